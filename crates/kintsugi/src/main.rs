@@ -1,0 +1,2 @@
+//! The `kintsugi` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The RESP front end: event loops, connections, one-sided reads, configuration
