@@ -1,1 +1,23 @@
-//! Items and the five data structures of one shard, and the table of commands over them
+//! One shard: items, their versions, the five data structures, expiry, and the table of commands.
+//!
+//! ```text
+//!   commands/*      one function a command: arguments in, RESP out        (what Redis users see)
+//!   Shard           typed operations on keys: string_*, list_*, hash_*, set_*, zset_*
+//!   History         versions of the items of hot keys, for round two of a RAMP read
+//!   arena::Arena    the region that holds it all, which readers read one-sidedly
+//! ```
+//! Nothing here does I/O, reads a clock or draws a random number: the caller sets [`Shard::now_ms`], the write
+//! version ([`Shard::begin_write`]) and the seed. One thread owns a shard.
+mod command;
+mod commands;
+mod error;
+mod shard;
+mod value;
+
+pub use command::{Call, Class, Command, Flags, Group, Handler, KeySpec, Route, lookup, table};
+pub use error::Error;
+pub use shard::{Expire, LexBound, ListEnd, ScoreBound, Shard, Version, ZAdded};
+pub use value::{Dump, Type, Value};
+
+/// What an operation of a shard answers.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,16 @@
+//! The commands, a file a group: a table of entries, then one function each.
+mod string;
+
+use crate::Command;
+
+/// The tables of all groups.
+pub(crate) static TABLES: &[&[Command]] = &[string::TABLE];
+
+/// Whether the options of this SET or ZADD let it write without looking.
+pub(crate) fn is_blind(name: &str, args: &[&[u8]]) -> bool {
+    match name {
+        "set" => args.len() == 3,
+        "zadd" => args.get(2).is_some_and(|a| std::str::from_utf8(a).is_ok_and(|s| s.parse::<f64>().is_ok())),
+        _ => true,
+    }
+}
