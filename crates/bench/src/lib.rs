@@ -1,1 +1,104 @@
-//! Benchmarks, each beside its baseline
+//! `kintsugi bench`: what Kintsugi costs and gains, each figure beside its baseline in the same run.
+//!
+//! ```text
+//!   redis       MGET, MSET, GET, SET against redis-server, the same client, each server on one core
+//!   isolation   RAMP-Fast, Small, Hybrid and locking against none
+//!   memory      bytes a key, by shape, against redis-server
+//! ```
+//! Servers are child processes on loopback, pinned to one core; the client runs on another. Rounds of the compared
+//! servers alternate, so that what else the machine does falls on both; the figures are medians. A rate is given a
+//! second of wall time and a second of the server's CPU time (from the scheduler's accounting, in nanoseconds).
+mod card;
+mod compare;
+mod isolation;
+mod load;
+mod memory;
+mod process;
+mod table;
+
+use clap::{Args, Parser, Subcommand};
+
+/// What stops a benchmark.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A server does not start, or a socket fails.
+    #[error("{0}: {1}")]
+    Io(String, #[source] std::io::Error),
+    /// A server answered something else than was asked for.
+    #[error("{0}")]
+    Reply(String),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+/// `kintsugi bench`
+#[derive(Debug, Parser)]
+#[command(name = "kintsugi bench", about = "Measure Kintsugi beside its baselines")]
+pub struct Bench {
+    #[command(subcommand)]
+    figure: Figure,
+}
+
+#[derive(Debug, Subcommand)]
+enum Figure {
+    /// MGET and MSET of 8 keys, GET and SET, against redis-server.
+    Redis(Common),
+    /// The isolation algorithms against none: 8 keys a transaction, 95 % reads.
+    Isolation(Common),
+    /// Bytes a key against redis-server.
+    Memory(MemoryArgs),
+}
+
+/// What every figure takes.
+#[derive(Debug, Args, Clone)]
+pub(crate) struct Common {
+    /// The server's binary (default: this program).
+    #[arg(long)]
+    server: Option<std::path::PathBuf>,
+    /// Rounds of each compared server.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds a round.
+    #[arg(long, default_value_t = 1.5)]
+    seconds: f64,
+    /// Keys.
+    #[arg(long, default_value_t = 100_000)]
+    keys: u64,
+    /// Bytes of a value.
+    #[arg(long, default_value_t = 64)]
+    value: usize,
+    /// Keys a transaction.
+    #[arg(long, default_value_t = 8)]
+    size: usize,
+    /// Shards of Kintsugi.
+    #[arg(long, default_value_t = 16)]
+    shards: u16,
+    /// Threads of Kintsugi.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Connections.
+    #[arg(long, default_value_t = 8)]
+    connections: usize,
+    /// Directory for the raw rows as CSV.
+    #[arg(long, default_value = "results")]
+    out: std::path::PathBuf,
+}
+
+#[derive(Debug, Args, Clone)]
+pub(crate) struct MemoryArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Elements of the large collections.
+    #[arg(long, default_value_t = 100_000)]
+    elements: u64,
+}
+
+/// Runs one figure and prints it.
+pub fn run(bench: Bench) -> std::result::Result<(), Error> {
+    println!("{}", card::machine());
+    match bench.figure {
+        Figure::Redis(c) => compare::run(&c),
+        Figure::Isolation(c) => isolation::run(&c),
+        Figure::Memory(m) => memory::run(&m),
+    }
+}
