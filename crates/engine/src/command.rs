@@ -151,6 +151,8 @@ pub struct Command {
     pub since: &'static str,
     /// Time, in the usual notation.
     pub complexity: &'static str,
+    /// The arguments as documentation writes them, the name left out.
+    pub syntax: &'static str,
     /// One line of documentation.
     pub summary: &'static str,
     /// What runs it at a shard.

@@ -1,4 +1,5 @@
 //! The commands, a file a group: a table of entries, then one function each.
+mod parse;
 mod string;
 
 use crate::Command;

@@ -1,36 +1,14 @@
 //! Strings.
-use crate::{Call, Class, Command, Expire, Flags, Group, KeySpec, Result, Route};
+use super::parse::{ONE_KEY, commands};
+use crate::{Call, Command, Expire, Result};
 
-const ONE_KEY: KeySpec = KeySpec::Range { first: 1, last: 1, step: 1 };
-
-pub(crate) static TABLE: &[Command] = &[
-    Command {
-        name: "get",
-        arity: 2,
-        flags: Flags::READONLY.or(Flags::FAST),
-        keys: ONE_KEY,
-        route: Route::Single,
-        class: Class::Read,
-        group: Group::String,
-        since: "1.0.0",
-        complexity: "O(1)",
-        summary: "Returns the string value of a key.",
-        run: get,
-    },
-    Command {
-        name: "set",
-        arity: -3,
-        flags: Flags::WRITE.or(Flags::DENYOOM),
-        keys: ONE_KEY,
-        route: Route::Single,
-        class: Class::Blind,
-        group: Group::String,
-        since: "1.0.0",
-        complexity: "O(1)",
-        summary: "Sets the string value of a key, whatever its type was.",
-        run: set,
-    },
-];
+pub(crate) static TABLE: &[Command] = commands! { String:
+    "get" 2 (READONLY|FAST) ONE_KEY Single Read "1.0.0" "O(1)"
+        "key" "Returns the string value of a key." => get;
+    "set" -3 (WRITE|DENYOOM) ONE_KEY Single Blind "1.0.0" "O(1)"
+        "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]"
+        "Sets the string value of a key, whatever its type was." => set;
+};
 
 fn get(c: &mut Call<'_>) -> Result<()> {
     match c.shard.string(c.args[1])? {
