@@ -11,11 +11,15 @@
 mod command;
 mod commands;
 mod error;
+mod execute;
+mod glob;
 mod shard;
 mod value;
 
 pub use command::{Call, Class, Command, Flags, Group, Handler, KeySpec, Route, lookup, table};
 pub use error::Error;
+pub use execute::{execute, resolve};
+pub use glob::{glob_match, glob_match_ignore_case};
 pub use shard::{Expire, LexBound, ListEnd, ScoreBound, Shard, Version, ZAdded};
 pub use value::{Dump, Type, Value};
 

@@ -1,11 +1,33 @@
 //! The commands, a file a group: a table of entries, then one function each.
+mod expiry;
+mod generic;
+mod keyspace;
+mod lcs;
+mod list;
+mod long_double;
+mod number;
+mod object;
 mod parse;
+mod range;
 mod string;
+#[cfg(test)]
+pub(crate) mod testing;
+mod ttl;
 
 use crate::Command;
 
 /// The tables of all groups.
-pub(crate) static TABLES: &[&[Command]] = &[string::TABLE];
+pub(crate) static TABLES: &[&[Command]] = &[
+    string::TABLE,
+    number::TABLE,
+    range::TABLE,
+    lcs::TABLE,
+    generic::TABLE,
+    ttl::TABLE,
+    keyspace::TABLE,
+    object::TABLE,
+    list::TABLE,
+];
 
 /// Whether the options of this SET or ZADD let it write without looking.
 pub(crate) fn is_blind(name: &str, args: &[&[u8]]) -> bool {
