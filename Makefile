@@ -1,0 +1,69 @@
+# The commands a person needs; `make help` lists them.
+#
+#   make          build, and run the demonstration
+#   make serve    build, and serve Redis clients on 127.0.0.1:6379
+#   make test     everything that must hold: format, lints, Rust tests, end-to-end tests
+#
+# The end-to-end tests need redis-cli, Python 3 with venv, and (for one of them) Go;
+# `.ci/run` installs what is missing on a Debian-like system and then runs `make test`.
+
+SHELL    := /bin/bash
+CARGO    ?= cargo
+PYTHON   ?= python3
+KINTSUGI := target/release/kintsugi
+VENV     := .cache/venv
+PYTEST   := $(VENV)/bin/pytest -c tests/pytest.ini
+SECONDS_PER_SOAK ?= 60
+
+.DEFAULT_GOAL := main
+.PHONY: main build serve test fmt clippy rust-test e2e history suite soak bench clean help
+
+help: ## list these commands
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+main: build ## build, then show fractured reads without isolation and none with it
+	$(KINTSUGI) demo --exit
+	@echo
+	@echo "To serve:    $(KINTSUGI) serve      (or: make serve)"
+	@echo "To connect:  redis-cli -p 6379"
+
+build: ## build the release binary
+	$(CARGO) build --release --locked
+
+serve: build ## build, then serve on 127.0.0.1:6379
+	$(KINTSUGI) serve
+
+test: fmt clippy rust-test build e2e ## everything that must hold
+
+fmt:
+	$(CARGO) fmt --all -- --check
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+rust-test: ## unit, property, model and simulator tests
+	$(CARGO) test --workspace --locked
+
+e2e: build $(VENV)/.ready ## real servers, real clients, recorded histories
+	$(PYTEST) tests
+
+history: build $(VENV)/.ready ## only the recorded histories
+	$(PYTEST) tests/history
+
+soak: build $(VENV)/.ready ## recorded histories for longer (SECONDS_PER_SOAK=60 each)
+	$(VENV)/bin/python tests/history/run.py --seconds $(SECONDS_PER_SOAK) --canary
+
+suite: build ## Redis's own Tcl suite, against both servers
+	tests/redis-suite/run
+
+bench: build ## the benchmarks, each with its baseline in the same run
+	$(CARGO) bench --workspace --locked
+
+$(VENV)/.ready: tests/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --requirement tests/requirements.txt
+	touch $@
+
+clean:
+	$(CARGO) clean
+	rm -rf .cache
