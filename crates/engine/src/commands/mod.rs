@@ -4,6 +4,7 @@ mod generic;
 mod keyspace;
 mod lcs;
 mod list;
+mod list_index;
 mod long_double;
 mod number;
 mod object;
@@ -27,6 +28,7 @@ pub(crate) static TABLES: &[&[Command]] = &[
     keyspace::TABLE,
     object::TABLE,
     list::TABLE,
+    list_index::TABLE,
 ];
 
 /// Whether the options of this SET or ZADD let it write without looking.

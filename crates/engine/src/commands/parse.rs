@@ -51,6 +51,11 @@ pub(crate) fn parse_int_or(arg: &[u8], error: &'static str) -> Result<i64> {
     integer(arg).ok_or(Error::other(error))
 }
 
+/// A number of at least `least`, which is 0 or 1; for all else, the error text.
+pub(crate) fn positive(arg: &[u8], least: usize, error: &'static str) -> Result<usize> {
+    integer(arg).and_then(|n| usize::try_from(n).ok()).filter(|n| *n >= least).ok_or(Error::other(error))
+}
+
 /// The integer that these bytes are the canonical form of.
 pub(crate) fn integer(arg: &[u8]) -> Option<i64> {
     let (negative, digits) = match arg {
