@@ -1,0 +1,557 @@
+//! The reader's side: any thread, later any process. It trusts nothing that it reads, waits for nobody, and gives up after a
+//! bounded number of tries.
+//!
+//! # One attempt
+//! 1. Find the home bucket from the descriptor; load the entries of the preferred line; if no cell there has the key, all entries.
+//! 2. Load the entry (acquire), then the cell's `w0` (acquire). Odd: begin again.
+//! 3. Load key, value, `ts`, link and extensions, relaxed, within the region whatever the lengths say.
+//! 4. Acquire fence. **Confirm**: the entry is still the same, `w0` is still the same, the bucket's array is still the table's.
+//!    So this generation of this cell was what the index led to, some time between; if not, begin again. A different key is
+//!    believed, and the search goes on, only after the same confirmation.
+//! 5. Link 0: done. "Look in the index": the key is being removed, and is absent. Else the link names the successor and its
+//!    generation: read it likewise, but confirmed by its own sequence and by the first cell's, which goes to limbo before it.
+//! 6. A miss is believed only if the bucket's change counter, loaded before all entries, is still the same, and the table has not
+//!    been resized meanwhile.
+//!
+//! Every other outcome is a new attempt; after [`TRIES`] of them the answer is [`Busy`].
+
+use crate::Busy;
+use crate::index::{candidates, preferred};
+use crate::layout::{
+    Array, BUCKET_WORDS, Kind, LAYOUT_VERSION, LOOK_IN_INDEX, MAGIC, PAGE, Ref, SEQ_MASK, Shape, Table, cell,
+    control_link, entry_offset, extension_at, flag, superblock, table,
+};
+use crate::region::{Region, append, words_equal};
+use crate::sync::{AtomicU64, Ordering, fence};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Attempts before a read answers [`Busy`].
+pub const TRIES: usize = if cfg!(loom) { 3 } else { 64 };
+/// Links followed in one attempt.
+const HOPS: usize = if cfg!(loom) { 2 } else { 16 };
+/// Overflow buckets followed in one attempt.
+const CHAIN: usize = if cfg!(loom) { 2 } else { 256 };
+/// Values larger than this are confirmed before they are copied, too, so that a length read from garbage costs nothing.
+const LARGE: usize = 16 << 10;
+
+/// A region, from the side of those who only read it.
+#[derive(Clone)]
+pub struct Reader {
+    pub(crate) region: Arc<Region>,
+}
+
+/// What a read found.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// What the cell holds.
+    pub kind: Kind,
+    /// Commit timestamp.
+    pub ts: u64,
+    /// Second half of the version order.
+    pub seq: u32,
+    /// Expiry in milliseconds of the Unix epoch; 0 = none.
+    pub expire_at_ms: u64,
+    /// The record of the multi-key transaction that wrote this version.
+    pub txn: Option<Ref>,
+    /// The cell and its generation.
+    pub cell: Ref,
+    /// Length of the value in bytes, copied or not.
+    pub value_len: usize,
+    /// Where the value is in the output; empty for a peek.
+    pub value: Range<usize>,
+    /// The mutable words; zeros if it has none.
+    pub words: [u64; 4],
+    /// Proof to be asked later whether this is still so.
+    pub witness: Witness,
+}
+
+/// An answer: what is there, if anything, and the proof.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// `None`: the key is absent.
+    pub seen: Option<Seen>,
+    /// For [`Reader::still_current`].
+    pub witness: Witness,
+}
+
+/// What [`Reader::still_current`] needs to know about a read.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Witness {
+    flushes: u64,
+    table: Table,
+    proof: Proof,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Proof {
+    Present(Ref),
+    Absent { which: usize, array: Array, bucket: u64, control: u64 },
+}
+
+/// Begin again.
+struct Again;
+
+/// A table as one attempt sees it.
+struct Sight<'a> {
+    words: &'a [AtomicU64],
+    w0: u64,
+    /// Which of the two arrays: a word number of the descriptor.
+    which: usize,
+    array: Array,
+    bucket: u64,
+    flushes: u64,
+    table: Table,
+}
+
+impl<'a> Sight<'a> {
+    /// Whether the array is still the table's.
+    #[inline(always)]
+    fn holds(&self) -> bool {
+        self.words[self.which].load(Ordering::Relaxed) == self.array.0
+            && self.words[table::W0].load(Ordering::Relaxed) == self.w0
+    }
+    #[inline(always)]
+    fn home(&self) -> u64 {
+        self.array.bucket_offset(self.bucket)
+    }
+    fn absent(&self, control: u64) -> Witness {
+        let proof = Proof::Absent { which: self.which, array: self.array, bucket: self.bucket, control };
+        Witness { flushes: self.flushes, table: self.table, proof }
+    }
+}
+
+/// A candidate's verdict.
+enum Verdict {
+    Found(Seen),
+    Removed,
+    OtherKey,
+}
+
+impl Reader {
+    pub(crate) fn new(region: Arc<Region>) -> Reader {
+        Reader { region }
+    }
+
+    /// Whether the superblock is one that this reader understands.
+    pub fn understands(&self) -> bool {
+        let head = |at| self.region.try_words(at, 1).map_or(0, |w| w[0].load(Ordering::Acquire));
+        head(superblock::MAGIC_AT) == MAGIC && head(superblock::VERSION_AT) as u32 == LAYOUT_VERSION
+    }
+
+    /// Reads a key: its value is appended to `out`. `None` = absent.
+    ///
+    /// A read through a sub-table is worth something only if the header that named it is still current *afterwards*:
+    /// [`Reader::seqlock_validate`].
+    #[inline]
+    pub fn read(&self, t: Table, hash: u64, key: &[u8], out: &mut Vec<u8>) -> Result<Option<Seen>, Busy> {
+        self.look_up::<true>(t, hash, key, out).map(|answer| answer.seen)
+    }
+
+    /// Like [`Reader::read`], with the proof for an absent key, too.
+    #[inline]
+    pub fn read_witnessed(&self, t: Table, hash: u64, key: &[u8], out: &mut Vec<u8>) -> Result<Answer, Busy> {
+        self.look_up::<true>(t, hash, key, out)
+    }
+
+    /// Reads everything but the value.
+    #[inline]
+    pub fn peek(&self, t: Table, hash: u64, key: &[u8]) -> Result<Option<Seen>, Busy> {
+        self.look_up::<false>(t, hash, key, &mut Vec::new()).map(|answer| answer.seen)
+    }
+
+    /// Like [`Reader::peek`], with the proof for an absent key, too.
+    #[inline]
+    pub fn peek_witnessed(&self, t: Table, hash: u64, key: &[u8]) -> Result<Answer, Busy> {
+        self.look_up::<false>(t, hash, key, &mut Vec::new())
+    }
+
+    #[inline]
+    pub(crate) fn look_up<const COPY: bool>(
+        &self,
+        t: Table,
+        hash: u64,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, Busy> {
+        let start = out.len();
+        for _ in 0..TRIES {
+            match self.attempt::<COPY>(t, hash, key, out) {
+                Ok(answer) => return Ok(answer),
+                Err(Again) => out.truncate(start),
+            }
+            #[cfg(loom)]
+            loom::thread::yield_now();
+        }
+        Err(Busy)
+    }
+
+    /// The home of a hash. The order of the loads matters: each of them may be the newest of its kind.
+    #[inline(always)]
+    fn sight(&self, t: Table, hash: u64) -> Option<Sight<'_>> {
+        let root = self.region.try_words(superblock::ROOT_AT, table::WORDS)?;
+        let words = if t == Table::ROOT { root } else { self.region.try_words(t.offset(), table::WORDS)? };
+        let w0 = words[table::W0].load(Ordering::Acquire);
+        if w0 != t.seq() | (Kind::Table as u64) << 24 {
+            return None;
+        }
+        let flushes = root[table::FLUSHES].load(Ordering::Acquire);
+        let current = Array(words[table::CURRENT].load(Ordering::Acquire));
+        let old = Array(words[table::OLD].load(Ordering::Acquire));
+        if old.0 != 0 {
+            let bucket = old.home(hash);
+            if bucket >= words[table::FRONTIER].load(Ordering::Acquire) {
+                return Some(Sight { words, w0, which: table::OLD, array: old, bucket, flushes, table: t });
+            }
+        }
+        let bucket = current.home(hash);
+        Some(Sight { words, w0, which: table::CURRENT, array: current, bucket, flushes, table: t })
+    }
+
+    #[inline(always)]
+    fn attempt<const COPY: bool>(
+        &self,
+        t: Table,
+        hash: u64,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, Again> {
+        let sight = self.sight(t, hash).ok_or(Again)?;
+        let words = self.region.try_words(sight.home(), BUCKET_WORDS).ok_or(Again)?;
+        let mut mask = candidates(words, hash) & preferred(hash);
+        while mask != 0 {
+            let slot = &words[mask.trailing_zeros() as usize & (BUCKET_WORDS - 1)];
+            mask &= mask - 1;
+            match self.judge::<COPY>(&sight, slot, key, out)? {
+                Verdict::Found(seen) => return Ok(Answer { witness: seen.witness, seen: Some(seen) }),
+                Verdict::Removed => return self.removed(&sight, slot),
+                Verdict::OtherKey => {}
+            }
+        }
+        self.attempt_all::<COPY>(&sight, words, hash, key, out)
+    }
+
+    /// The whole bucket and its overflow, under the change counter.
+    #[inline(never)]
+    fn attempt_all<const COPY: bool>(
+        &self,
+        sight: &Sight<'_>,
+        home: &[AtomicU64],
+        hash: u64,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, Again> {
+        let control = home[0].load(Ordering::Acquire);
+        let mut words = home;
+        let mut link = control_link(control);
+        for _ in 0..CHAIN {
+            let mut mask = candidates(words, hash);
+            while mask != 0 {
+                let slot = &words[mask.trailing_zeros() as usize & (BUCKET_WORDS - 1)];
+                mask &= mask - 1;
+                match self.judge::<COPY>(sight, slot, key, out)? {
+                    Verdict::Found(seen) => return Ok(Answer { witness: seen.witness, seen: Some(seen) }),
+                    Verdict::Removed => return self.removed(sight, slot),
+                    Verdict::OtherKey => {}
+                }
+            }
+            if link == 0 {
+                fence(Ordering::Acquire);
+                let witness = sight.absent(control);
+                return if self.holds(&witness) { Ok(Answer { seen: None, witness }) } else { Err(Again) };
+            }
+            words = self.region.try_words(link, BUCKET_WORDS).ok_or(Again)?;
+            link = control_link(words[0].load(Ordering::Acquire));
+        }
+        Err(Again)
+    }
+
+    /// The entry leads to a removed cell: absent, if it still does so now that the counter is known.
+    #[cold]
+    fn removed(&self, sight: &Sight<'_>, slot: &AtomicU64) -> Result<Answer, Again> {
+        let home = self.region.try_words(sight.home(), 1).ok_or(Again)?;
+        let control = home[0].load(Ordering::Acquire);
+        let entry = slot.load(Ordering::Acquire);
+        let head = self.region.try_words(entry_offset(entry), cell::FIXED).ok_or(Again)?;
+        let w0 = head[cell::W0].load(Ordering::Acquire);
+        let link = head[cell::LINK].load(Ordering::Acquire);
+        fence(Ordering::Acquire);
+        let same = entry != 0
+            && w0 & 1 == 0
+            && link == LOOK_IN_INDEX
+            && slot.load(Ordering::Acquire) == entry
+            && head[cell::W0].load(Ordering::Relaxed) == w0;
+        let witness = sight.absent(control);
+        if same && self.holds(&witness) { Ok(Answer { seen: None, witness }) } else { Err(Again) }
+    }
+
+    #[inline(always)]
+    fn judge<const COPY: bool>(
+        &self,
+        sight: &Sight<'_>,
+        slot: &AtomicU64,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Verdict, Again> {
+        let entry = slot.load(Ordering::Acquire);
+        let offset = entry_offset(entry);
+        let confirm = |words: &[AtomicU64], w0: u64| {
+            fence(Ordering::Acquire);
+            slot.load(Ordering::Acquire) == entry
+                && words[cell::W0].load(Ordering::Relaxed) == w0
+                && sight.holds()
+        };
+        if entry == 0 {
+            return Err(Again);
+        }
+        let (words, shape) = self.whole_cell(offset)?;
+        if !self.key_is(words, &shape, key) {
+            return if confirm(words, shape.w0) { Ok(Verdict::OtherKey) } else { Err(Again) };
+        }
+        if COPY && shape.value_len > LARGE && !confirm(words, shape.w0) {
+            return Err(Again);
+        }
+        let (seen, link) = self.take::<COPY>(sight, offset, words, &shape, out)?;
+        if !confirm(words, shape.w0) {
+            return Err(Again);
+        }
+        match link {
+            0 => Ok(Verdict::Found(seen)),
+            LOOK_IN_INDEX => Ok(Verdict::Removed),
+            _ => {
+                if COPY {
+                    out.truncate(seen.value.start);
+                }
+                self.follow::<COPY>(sight, words, shape.w0, Ref::from_raw(link), key, out)
+            }
+        }
+    }
+
+    /// From a superseded cell to the current one. `first` and `first_w0` are of the confirmed cell where the index led.
+    #[cold]
+    #[inline(never)]
+    fn follow<const COPY: bool>(
+        &self,
+        sight: &Sight<'_>,
+        first: &[AtomicU64],
+        first_w0: u64,
+        mut target: Ref,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Verdict, Again> {
+        for _ in 0..HOPS {
+            let (words, shape) = self.whole_cell(target.offset())?;
+            if shape.seq() != target.seq() || !self.key_is(words, &shape, key) {
+                return Err(Again);
+            }
+            let confirm = || {
+                fence(Ordering::Acquire);
+                words[cell::W0].load(Ordering::Acquire) == shape.w0
+                    && first[cell::W0].load(Ordering::Relaxed) == first_w0
+            };
+            if COPY && shape.value_len > LARGE && !confirm() {
+                return Err(Again);
+            }
+            let (seen, link) = self.take::<COPY>(sight, target.offset(), words, &shape, out)?;
+            if !confirm() {
+                return Err(Again);
+            }
+            match link {
+                0 => return Ok(Verdict::Found(seen)),
+                LOOK_IN_INDEX => return Err(Again),
+                _ => target = Ref::from_raw(link),
+            }
+            if COPY {
+                out.truncate(seen.value.start);
+            }
+        }
+        Err(Again)
+    }
+
+    /// All words of a cell, as many as its lengths say, if they are within the region.
+    #[inline(always)]
+    fn whole_cell(&self, offset: u64) -> Result<(&[AtomicU64], Shape), Again> {
+        let head = self.region.try_words(offset, cell::FIXED).ok_or(Again)?;
+        let w0 = head[cell::W0].load(Ordering::Acquire);
+        if w0 & 1 != 0 || offset < PAGE {
+            return Err(Again);
+        }
+        let flags = Shape::flags_of(w0);
+        let shape = if flags & flag::LONG == 0 {
+            Shape::short(w0)
+        } else {
+            let at = offset + 8 * extension_at(flags, flag::LONG) as u64;
+            Shape::long(w0, self.region.try_words(at, 1).ok_or(Again)?[0].load(Ordering::Relaxed))
+        };
+        let words = self.region.try_words(offset, shape.words()).ok_or(Again)?;
+        Ok((words, shape))
+    }
+
+    #[inline(always)]
+    fn key_is(&self, words: &[AtomicU64], shape: &Shape, key: &[u8]) -> bool {
+        shape.key_len == key.len() && words_equal(&words[shape.key_at()..shape.value_at()], key)
+    }
+
+    /// Copies what is to be known of a cell; nothing of it is to be believed before it is confirmed.
+    #[inline(always)]
+    fn take<const COPY: bool>(
+        &self,
+        sight: &Sight<'_>,
+        offset: u64,
+        words: &[AtomicU64],
+        shape: &Shape,
+        out: &mut Vec<u8>,
+    ) -> Result<(Seen, u64), Again> {
+        let kind = shape.kind().ok_or(Again)?;
+        let cell = Ref::new(offset, shape.seq());
+        let witness = Witness { flushes: sight.flushes, table: sight.table, proof: Proof::Present(cell) };
+        let start = out.len();
+        let mut seen = Seen {
+            kind,
+            ts: words[cell::TS].load(Ordering::Relaxed),
+            seq: 0,
+            expire_at_ms: 0,
+            txn: None,
+            cell,
+            value_len: shape.value_len,
+            value: start..start,
+            words: [0; 4],
+            witness,
+        };
+        if shape.flags() != 0 {
+            let load = |which| shape.extension(which).map(|at| words[at].load(Ordering::Relaxed));
+            seen.expire_at_ms = load(flag::EXPIRE).unwrap_or(0);
+            seen.seq = load(flag::SEQ).unwrap_or(0) as u32;
+            seen.txn = load(flag::TXN).map(Ref::from_raw);
+            if let Some(at) = shape.extension(flag::WORDS) {
+                seen.words = std::array::from_fn(|i| words[at + i].load(Ordering::Acquire));
+            }
+        }
+        if COPY {
+            let at = shape.value_at();
+            append(&words[at..at + shape.value_len.div_ceil(8)], shape.value_len, out);
+            seen.value = start..start + shape.value_len;
+        }
+        Ok((seen, words[cell::LINK].load(Ordering::Acquire)))
+    }
+
+    fn holds(&self, witness: &Witness) -> bool {
+        let Some(root) = self.region.try_words(superblock::ROOT_AT, table::WORDS) else { return false };
+        let t = witness.table;
+        let Some(words) = self.region.try_words(t.offset(), table::WORDS) else { return false };
+        let same_table = root[table::FLUSHES].load(Ordering::Acquire) == witness.flushes
+            && words[table::W0].load(Ordering::Acquire) == t.seq() | (Kind::Table as u64) << 24;
+        same_table
+            && match witness.proof {
+                Proof::Present(cell) => {
+                    let Some(head) = self.region.try_words(cell.offset(), cell::FIXED) else { return false };
+                    let w0 = head[cell::W0].load(Ordering::Acquire);
+                    let link = head[cell::LINK].load(Ordering::Acquire);
+                    fence(Ordering::Acquire);
+                    w0 & SEQ_MASK == cell.seq() && link == 0 && head[cell::W0].load(Ordering::Relaxed) == w0
+                }
+                Proof::Absent { which, array, bucket, control } => {
+                    let Some(home) = self.region.try_words(array.bucket_offset(bucket), 1) else {
+                        return false;
+                    };
+                    let unchanged = home[0].load(Ordering::Acquire) == control;
+                    fence(Ordering::Acquire);
+                    unchanged
+                        && words[which].load(Ordering::Acquire) == array.0
+                        && (which == table::CURRENT
+                            || words[table::FRONTIER].load(Ordering::Acquire) <= bucket)
+                }
+            }
+    }
+
+    /// Whether what a read saw is still so: the cell is the same generation and not superseded, or the absent key has not
+    /// been made. May say no without need, never yes.
+    pub fn still_current(&self, witness: &Witness) -> bool {
+        fence(Ordering::Acquire);
+        self.holds(witness)
+    }
+
+    /// The siblings and the id of a transaction. `None`: recycled, so the transaction is stable and beyond the window.
+    pub fn txn_record(&self, r: Ref, out: &mut Vec<u64>) -> Option<u64> {
+        let (words, shape) = self.whole_cell(r.offset()).ok()?;
+        if shape.seq() != r.seq() || shape.kind() != Some(Kind::Txn) || shape.value_len > LARGE * 64 {
+            return None;
+        }
+        let start = out.len();
+        let mut value = words[shape.value_at()..].iter().take(shape.value_len / 8);
+        let tid = value.next()?.load(Ordering::Relaxed);
+        out.extend(value.map(|word| word.load(Ordering::Relaxed)));
+        fence(Ordering::Acquire);
+        if words[cell::W0].load(Ordering::Relaxed) == shape.w0 {
+            Some(tid)
+        } else {
+            out.truncate(start);
+            None
+        }
+    }
+
+    /// Whether a cell's checksum fits its content; `false` also for a cell that is gone. Not needed where the memory is this
+    /// host's: for what came over a wire or from a file.
+    pub fn checksum_holds(&self, r: Ref) -> bool {
+        let Ok((words, shape)) = self.whole_cell(r.offset()) else { return false };
+        let mut sum = crate::cell::Checksum::new(shape.w0, words[cell::TS].load(Ordering::Relaxed));
+        for which in [flag::LONG, flag::EXPIRE, flag::SEQ, flag::TXN] {
+            if let Some(at) = shape.extension(which) {
+                sum.word(words[at].load(Ordering::Relaxed));
+            }
+        }
+        let mut body = Vec::new();
+        append(&words[shape.key_at()..shape.value_at()], shape.key_len, &mut body);
+        append(&words[shape.value_at()..], shape.value_len, &mut body);
+        sum.bytes(&body);
+        let last = words[words.len() - 1].load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        shape.seq() == r.seq()
+            && words[cell::W0].load(Ordering::Relaxed) == shape.w0
+            && (last >> 32) as u32 == sum.value()
+    }
+
+    #[inline]
+    fn mutable(&self, seen: &Seen, i: usize) -> Option<&AtomicU64> {
+        let words = self.region.try_words(seen.cell.offset(), cell::FIXED + 4)?;
+        words[cell::FIXED..].get(i)
+    }
+
+    /// One of the mutable words now (acquire). Meaningless if the cell has been recycled: [`Reader::seqlock_validate`] tells.
+    #[inline]
+    pub fn word(&self, header: &Seen, i: usize) -> u64 {
+        self.mutable(header, i).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    /// Begins to read a big collection through its header: the change word, or `None` while a change is under way.
+    #[inline]
+    pub fn seqlock_begin(&self, header: &Seen) -> Option<u64> {
+        let change = self.word(header, 0);
+        (change & 1 == 0).then_some(change)
+    }
+
+    /// Whether the collection has not changed since, and the header is still the key's current version. What was read in between
+    /// is to be thrown away otherwise.
+    #[inline]
+    pub fn seqlock_validate(&self, header: &Seen, change: u64) -> bool {
+        fence(Ordering::Acquire);
+        self.word(header, 0) == change && self.still_current(&header.witness)
+    }
+
+    /// Entries in a table, by the owner's count.
+    pub fn len(&self, t: Table) -> Option<u64> {
+        let words = self.region.try_words(t.offset(), table::WORDS)?;
+        let w0 = words[table::W0].load(Ordering::Acquire);
+        let count = words[table::COUNT].load(Ordering::Acquire);
+        fence(Ordering::Acquire);
+        let same =
+            words[table::W0].load(Ordering::Relaxed) == w0 && w0 == t.seq() | (Kind::Table as u64) << 24;
+        same.then_some(count)
+    }
+
+    /// The epoch in the superblock.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.region.try_words(superblock::EPOCH_AT, 1).map_or(0, |word| word[0].load(Ordering::Acquire))
+    }
+}
