@@ -2,9 +2,10 @@
 #
 #   make          build, and run the demonstration
 #   make serve    build, and serve Redis clients on 127.0.0.1:6379
-#   make test     everything that must hold: format, lints, Rust tests, end-to-end tests
+#   make test     everything that must hold: format, lints, Rust tests, Redis's own suite, end-to-end tests
 #
-# The end-to-end tests need redis-cli, Python 3 with venv, and (for one of them) Go;
+# The end-to-end tests need redis-cli, Python 3 with venv, and (for one of them) Go; Redis's own
+# suite needs redis-server, tcl, dpkg-dev and a Debian mirror, and is left out where it cannot be had;
 # `.ci/run` installs what is missing on a Debian-like system and then runs `make test`.
 
 SHELL    := /bin/bash
@@ -16,7 +17,7 @@ PYTEST   := $(VENV)/bin/pytest -c tests/pytest.ini
 SECONDS_PER_SOAK ?= 60
 
 .DEFAULT_GOAL := main
-.PHONY: main build serve test fmt clippy rust-test e2e history suite soak bench clean help
+.PHONY: main build serve test fmt clippy rust-test e2e history suite suite-if-there suite-audit soak bench clean help
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,7 +34,7 @@ build: ## build the release binary
 serve: build ## build, then serve on 127.0.0.1:6379
 	$(KINTSUGI) serve
 
-test: fmt clippy rust-test build e2e ## everything that must hold
+test: fmt clippy rust-test build suite-if-there e2e ## everything that must hold
 
 fmt:
 	$(CARGO) fmt --all -- --check
@@ -55,6 +56,12 @@ soak: build $(VENV)/.ready ## recorded histories for longer (SECONDS_PER_SOAK=60
 
 suite: build ## Redis's own Tcl suite, against both servers
 	tests/redis-suite/run
+
+suite-if-there: build
+	tests/redis-suite/run --optional
+
+suite-audit: build ## the same, and what expected-missing.txt lists must fail
+	tests/redis-suite/run --audit
 
 bench: build ## the benchmarks, each with its baseline in the same run
 	$(CARGO) bench --workspace --locked
