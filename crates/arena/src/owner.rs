@@ -400,6 +400,12 @@ impl Arena {
         self.heap.total()
     }
 
+    /// Bytes that wait to be recycled; they are taken before anything is refused.
+    #[inline]
+    pub fn limbo_bytes(&self) -> u64 {
+        self.heap.waiting
+    }
+
     /// What the memory is used for.
     pub fn memory(&self) -> Memory {
         Memory {

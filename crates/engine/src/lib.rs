@@ -13,6 +13,9 @@ mod commands;
 mod error;
 mod execute;
 mod glob;
+#[cfg(test)]
+mod model;
+mod packed;
 mod shard;
 mod value;
 
@@ -20,7 +23,8 @@ pub use command::{Call, Class, Command, Flags, Group, Handler, KeySpec, Route, l
 pub use error::Error;
 pub use execute::{execute, resolve};
 pub use glob::{glob_match, glob_match_ignore_case};
-pub use shard::{Expire, LexBound, ListEnd, ScoreBound, Shard, Version, ZAdded};
+pub use kintsugidb_arena::{Config, Reader, hash as fingerprint, set_hash_seed};
+pub use shard::{Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Shard, TxnRecord, Version, ZAdded};
 pub use value::{Dump, Type, Value};
 
 /// What an operation of a shard answers.

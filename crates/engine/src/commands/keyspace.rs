@@ -141,8 +141,8 @@ mod tests {
              mset key:1 a key:2 b other c => +OK
              rpush list x => :1
              dbsize => :4
-             keys key:* => *2 $5 key:1 $5 key:2
-             keys * => *4 $5 key:1 $5 key:2 $4 list $5 other
+             keys key:* =~> *2 $5 key:1 $5 key:2
+             keys * =~> *4 $5 key:1 $5 key:2 $4 list $5 other
              keys nothing* => *0
              scan 0 match key:[2-9] count 100 => *2 $1 0 *1 $5 key:2
              scan 0 type LIST count 100 => *2 $1 0 *1 $4 list

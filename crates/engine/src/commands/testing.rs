@@ -35,9 +35,18 @@ impl Probe {
         text.strip_suffix("\r\n").expect("a reply ends with a line break").replace("\r\n", " ")
     }
 
-    /// Runs lines `command => reply` and compares.
+    /// Runs lines `command => reply` and compares; after `=~>` the reply's words may come in any order.
     pub(crate) fn expect(&mut self, script: &str) {
         for line in script.lines().map(str::trim).filter(|l| !l.is_empty()) {
+            if let Some((command, reply)) = line.split_once("=~>") {
+                let sorted = |text: &str| {
+                    let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+                    words.sort_unstable();
+                    words
+                };
+                assert_eq!(sorted(&self.run(command)), sorted(reply), "{command}");
+                continue;
+            }
             let (command, reply) = line.split_once("=>").expect("a line has an arrow");
             assert_eq!(self.run(command).trim(), reply.trim(), "{command}");
         }

@@ -1,71 +1,7 @@
-//! One shard: typed operations on its keys.
-//!
-//! This is the plain in-memory form: one map of whole values. It defines what every operation means, and is the
-//! reference that the form in the region is tested against.
-use crate::{Dump, Error, Result, Type, Value};
+//! The plain reference of a shard: one map of whole values. It says what every operation means, for the property tests that the
+//! form in the region has to agree with.
+use crate::{Dump, Error, Expire, LexBound, ListEnd, Result, ScoreBound, Type, Value, Version, ZAdded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// The version of an item: (`ts`, `seq`), ordered so (PROTOCOL rule 1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Version {
-    /// Hybrid logical clock with the issuing shard in the low bits; 0 = never.
-    pub ts: u64,
-    /// Orders read-modify-writes that commit just above an older version (rule 6).
-    pub seq: u32,
-}
-
-/// What a write of a string does with the key's expiry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expire {
-    /// Leaves it.
-    Keep,
-    /// Removes it.
-    Clear,
-    /// Sets it: milliseconds since the Unix epoch.
-    At(u64),
-}
-
-/// An end of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListEnd {
-    /// The head.
-    Left,
-    /// The tail.
-    Right,
-}
-
-/// What adding to a sorted set did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ZAdded {
-    /// The member is new.
-    Added,
-    /// Its score changed.
-    Updated,
-    /// Its score was the same.
-    Same,
-}
-
-/// A position in score order: just before or just after all members with this score.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ScoreBound {
-    /// Before the members with this score.
-    Before(f64),
-    /// After them.
-    After(f64),
-}
-
-/// A position in the order of members (for sorted sets whose scores are all equal).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LexBound<'a> {
-    /// Before everything.
-    First,
-    /// After everything.
-    Last,
-    /// Before this member.
-    Before(&'a [u8]),
-    /// After this member.
-    After(&'a [u8]),
-}
 
 /// A shard of the key space, owned by one thread.
 #[derive(Debug, Default)]
@@ -73,7 +9,6 @@ pub struct Shard {
     /// The time that expiry is judged by, in milliseconds since the Unix epoch. The caller keeps it current.
     pub now_ms: u64,
     version: Version,
-    rng: u64,
     keys: BTreeMap<Vec<u8>, Entry>,
     dirty: u64,
 }
@@ -87,9 +22,9 @@ struct Entry {
 
 /// Shards: life cycle and what the transaction layer needs.
 impl Shard {
-    /// An empty shard. `seed` is for commands that draw random elements.
-    pub fn new(seed: u64) -> Self {
-        Self { rng: seed | 1, ..Self::default() }
+    /// An empty shard.
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Sets the version at which the following writes are made.
@@ -100,19 +35,6 @@ impl Shard {
     /// Changes made since the shard was created: elements and keys written. A command that changed nothing leaves it.
     pub fn dirty(&self) -> u64 {
         self.dirty
-    }
-
-    /// The version of a key's last change; of an absent key, the default.
-    pub fn version(&self, key: &[u8]) -> Version {
-        self.entry(key).map_or_else(Version::default, |e| e.version)
-    }
-
-    /// A random number (xorshift64*), drawn from the seed.
-    pub fn random(&mut self) -> u64 {
-        self.rng ^= self.rng >> 12;
-        self.rng ^= self.rng << 25;
-        self.rng ^= self.rng >> 27;
-        self.rng.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
     /// The whole value of a key.
@@ -194,24 +116,6 @@ impl Shard {
         Ok(true)
     }
 
-    /// Number of keys, expired ones that nobody has touched yet included.
-    pub fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// Whether there is no key.
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-
-    /// One step over the keys: calls `f` with some of them and returns the cursor to go on from, 0 at the end. A key that
-    /// exists throughout a whole scan is seen at least once.
-    pub fn scan(&self, cursor: u64, f: &mut dyn FnMut(&[u8], Type)) -> u64 {
-        let _ = cursor;
-        self.for_each_key(f);
-        0
-    }
-
     /// Calls `f` with every key.
     pub fn for_each_key(&self, f: &mut dyn FnMut(&[u8], Type)) {
         for k in self.keys.keys() {
@@ -219,16 +123,6 @@ impl Shard {
                 f(k, e.value.type_of());
             }
         }
-    }
-
-    /// Some key, drawn at random.
-    pub fn random_key(&mut self) -> Option<Vec<u8>> {
-        let live: Vec<_> = self.keys.keys().filter(|k| self.entry(k).is_some()).cloned().collect();
-        if live.is_empty() {
-            return None;
-        }
-        let i = self.random() as usize % live.len();
-        Some(live[i].clone())
     }
 
     /// Removes every key.
@@ -363,7 +257,8 @@ impl Shard {
 
     /// Inserts before the element at `index` (the length: at the end) of a list that exists.
     pub fn list_insert(&mut self, key: &[u8], index: usize, element: &[u8]) -> Result<()> {
-        if self.list_len(key)? < index {
+        let len = self.list_len(key)?;
+        if len < index || len == 0 {
             return Err(Error::NoSuchKey);
         }
         self.list_mut(key)?.insert(index, element.to_vec());
@@ -440,26 +335,6 @@ impl Shard {
         self.drop_if_empty(key);
         Ok(n)
     }
-
-    /// Calls `f` with every field and its value.
-    pub fn hash_for_each(&self, key: &[u8], f: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        if let Some(h) = self.hash(key)? {
-            h.iter().for_each(|(k, v)| f(k, v));
-        }
-        Ok(())
-    }
-
-    /// One step over the fields; see [`Shard::scan`].
-    pub fn hash_scan(&self, key: &[u8], cursor: u64, f: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
-        let _ = cursor;
-        self.hash_for_each(key, f)?;
-        Ok(0)
-    }
-
-    /// A field and its value, drawn by the random number `r`.
-    pub fn hash_random(&self, key: &[u8], r: u64) -> Result<Option<(&[u8], &[u8])>> {
-        Ok(self.hash(key)?.and_then(|h| h.iter().nth(r as usize % h.len())).map(|(f, v)| (&f[..], &v[..])))
-    }
 }
 
 /// Sets.
@@ -494,26 +369,6 @@ impl Shard {
         self.dirty += n as u64;
         self.drop_if_empty(key);
         Ok(n)
-    }
-
-    /// Calls `f` with every member.
-    pub fn set_for_each(&self, key: &[u8], f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        if let Some(s) = self.set(key)? {
-            s.iter().for_each(|m| f(m));
-        }
-        Ok(())
-    }
-
-    /// One step over the members; see [`Shard::scan`].
-    pub fn set_scan(&self, key: &[u8], cursor: u64, f: &mut dyn FnMut(&[u8])) -> Result<u64> {
-        let _ = cursor;
-        self.set_for_each(key, f)?;
-        Ok(0)
-    }
-
-    /// A member, drawn by the random number `r`.
-    pub fn set_random(&self, key: &[u8], r: u64) -> Result<Option<&[u8]>> {
-        Ok(self.set(key)?.and_then(|s| s.iter().nth(r as usize % s.len())).map(Vec::as_slice))
     }
 }
 
@@ -603,17 +458,5 @@ impl Shard {
             all.iter().skip(start).take(count).for_each(|(s, m)| f(m, *s));
         }
         Ok(())
-    }
-
-    /// One step over the members, in no order; see [`Shard::scan`].
-    pub fn zset_scan(&self, key: &[u8], cursor: u64, f: &mut dyn FnMut(&[u8], f64)) -> Result<u64> {
-        let _ = cursor;
-        self.zset_range(key, 0, usize::MAX, false, f)?;
-        Ok(0)
-    }
-
-    /// A member and its score, drawn by the random number `r`.
-    pub fn zset_random(&self, key: &[u8], r: u64) -> Result<Option<(&[u8], f64)>> {
-        Ok(self.zset(key)?.and_then(|z| z.iter().nth(r as usize % z.len())).map(|(m, s)| (&m[..], *s)))
     }
 }

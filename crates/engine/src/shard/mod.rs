@@ -1,0 +1,169 @@
+//! One shard: typed operations on its keys, in a region that others read.
+//!
+//! ```text
+//!   root index   key -> root cell      String          value = the bytes
+//!                                      Packed…         value = a whole small collection (packed.rs)
+//!                                      Big…            value = handle; words = [changes, count, modified ts, sub-table]
+//!                                      Tombstone       only for what a recent multi-key transaction deleted
+//!   sub-table    subkey -> Item        one cell a field or member of a big hash, set or sorted set
+//!   heap         handle -> Big         the owner's own part: elements of a list (chunks.rs), order of a sorted set (order.rs)
+//! ```
+//! * A root cell is never changed: a write publishes a new one in its place, so that a string or a packed collection is seen
+//!   before or after, never between. A big collection changes under its header's change word, odd meanwhile; whoever reads
+//!   several of its items compares the word before and after.
+//! * A header that leaves the index, or is replaced by another header for the same table, is left odd for ever: who still
+//!   holds it looks in the index again.
+//! * `ts` and `seq` of a root cell are the version of the last write; for a big collection the modified word and
+//!   [`Big::seq`] are.
+//! * A key whose time has come is absent for everybody from that moment; its cell goes later ([`Shard::tick`]), or when the
+//!   key is written.
+//! * An operation that fails for want of memory leaves the key as it was.
+//!
+//! Within a transaction ([`Shard::begin_txn`]) the first write makes a record of it in the region; each root cell written
+//! refers to it, and what is deleted leaves a tombstone that does, until [`Shard::forget_txns`].
+mod big;
+mod chunks;
+mod expire;
+mod hash;
+mod keys;
+mod list;
+mod order;
+mod root;
+mod set;
+mod string;
+#[cfg(test)]
+mod tests;
+mod txn;
+mod types;
+mod value;
+mod zset;
+
+pub use txn::TxnRecord;
+pub use types::{Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Version, ZAdded};
+
+use big::Bigs;
+use expire::Expiry;
+use kintsugidb_arena::{Arena, Config, Reader};
+use txn::Txn;
+
+/// A shard of the key space, owned by one thread.
+pub struct Shard {
+    /// The time that expiry is judged by, in milliseconds since the Unix epoch. The caller keeps it current.
+    pub now_ms: u64,
+    arena: Arena,
+    version: Version,
+    rng: u64,
+    dirty: u64,
+    limits: Limits,
+    memory_limit: usize,
+    /// Where the next version of a packed collection is put together.
+    scratch: Vec<u8>,
+    bigs: Bigs,
+    expiry: Expiry,
+    txn: Option<Txn>,
+    tombstones: usize,
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard")
+            .field("keys", &self.len())
+            .field("memory", &self.memory())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Life cycle and what the transaction layer needs.
+impl Shard {
+    /// An empty shard with a region of the default size. `seed` is for commands that draw random elements.
+    ///
+    /// # Panics
+    /// If the system refuses address space for a region; [`Shard::create`] answers an error instead.
+    pub fn new(seed: u64) -> Self {
+        Self::create(seed, Config::default()).expect("address space for a region")
+    }
+
+    /// An empty shard.
+    pub fn create(seed: u64, region: Config) -> std::result::Result<Self, kintsugidb_arena::Error> {
+        let memory_limit = region.max_bytes as usize;
+        Ok(Self {
+            now_ms: 0,
+            arena: Arena::create(region)?,
+            version: Version::default(),
+            rng: seed | 1,
+            dirty: 0,
+            limits: Limits::default(),
+            memory_limit,
+            scratch: Vec::new(),
+            bigs: Bigs::default(),
+            expiry: Expiry::default(),
+            txn: None,
+            tombstones: 0,
+        })
+    }
+
+    /// Sets the version at which the following writes are made.
+    pub fn begin_write(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    /// Changes made since the shard was created: elements and keys written. A command that changed nothing leaves it.
+    pub fn dirty(&self) -> u64 {
+        self.dirty
+    }
+
+    /// A random number (xorshift64*), drawn from the seed.
+    pub fn random(&mut self) -> u64 {
+        self.rng ^= self.rng >> 12;
+        self.rng ^= self.rng << 25;
+        self.rng ^= self.rng >> 27;
+        self.rng.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// Up to where collections stay packed; what is there already stays as it is until it is written.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Up to where collections stay packed.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// A reader of this shard's region, for any thread.
+    pub fn reader(&self) -> Reader {
+        self.arena.reader()
+    }
+
+    /// What the shard's memory is used for.
+    pub fn memory(&self) -> Memory {
+        let region = (self.arena.used_bytes() - self.arena.limbo_bytes()) as usize;
+        let (heap, expiry) = (self.bigs.bytes(), self.expiry.bytes());
+        Memory { used: region + heap + expiry, region, heap, expiry }
+    }
+
+    /// Refuses what would take more than `bytes`; 0 = no limit.
+    pub fn set_memory_limit(&mut self, bytes: usize) {
+        self.memory_limit = bytes;
+        self.share_memory();
+    }
+
+    /// Gives the region what the heap leaves of the limit.
+    fn share_memory(&mut self) {
+        let limit = match self.memory_limit {
+            0 => 0,
+            bytes => bytes.saturating_sub(self.bigs.bytes() + self.expiry.bytes()) as u64,
+        }
+        .max(u64::from(self.memory_limit != 0));
+        self.arena.set_limit(limit);
+    }
+
+    /// Housekeeping with bounded work: removes keys whose time has come, frees what deleted collections held, recycles cells.
+    pub fn tick(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        self.expire_due(64);
+        self.bigs.sweep(64);
+        self.arena.tick(now_ms);
+        self.share_memory();
+    }
+}

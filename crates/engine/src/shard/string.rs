@@ -1,0 +1,26 @@
+//! Strings: the bytes are the value of the root cell.
+use super::{Expire, Shard};
+use crate::{Result, Type};
+use kintsugidb_arena::{Kind, hash};
+
+/// Strings.
+impl Shard {
+    /// The value.
+    #[inline]
+    pub fn string(&self, key: &[u8]) -> Result<Option<&[u8]>> {
+        Ok(self.typed_root(key, Type::String)?.map(|c| c.value()))
+    }
+
+    /// Sets a key to a string, the concatenation of `parts`, whatever its type was.
+    pub fn set_string(&mut self, key: &[u8], parts: &[&[u8]], expire: Expire) -> Result<()> {
+        let h = hash(key);
+        let at = match expire {
+            Expire::Keep => self.root(h, key).and_then(|c| super::root::expiry(&c)),
+            Expire::Clear => None,
+            Expire::At(at) => Some(at),
+        };
+        self.put_root(h, key, Kind::String, parts, at, None)?;
+        self.dirty += 1;
+        Ok(())
+    }
+}
