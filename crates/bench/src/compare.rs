@@ -20,7 +20,8 @@ pub enum Load {
 }
 
 impl Load {
-    fn name(self) -> &'static str {
+    /// The command.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Mget => "MGET",
             Self::Mset => "MSET",

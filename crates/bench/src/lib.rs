@@ -3,6 +3,7 @@
 //! ```text
 //!   redis       MGET, MSET, GET, SET against redis-server, the same client, each server on one core
 //!   isolation   RAMP-Fast, Small, Hybrid and locking against none
+//!   instructions what the algorithms cost single-key commands (valgrind)
 //!   memory      bytes a key, by shape, against redis-server
 //! ```
 //! Servers are child processes on loopback, pinned to one core; the client runs on another. Rounds of the compared
@@ -10,6 +11,7 @@
 //! second of wall time and a second of the server's CPU time (from the scheduler's accounting, in nanoseconds).
 mod card;
 mod compare;
+mod instructions;
 mod isolation;
 mod load;
 mod memory;
@@ -45,6 +47,8 @@ enum Figure {
     Redis(Common),
     /// The isolation algorithms against none: 8 keys a transaction, 95 % reads.
     Isolation(Common),
+    /// Instructions of single-key commands with each isolation (valgrind).
+    Instructions(Common),
     /// Bytes a key against redis-server.
     Memory(MemoryArgs),
 }
@@ -99,6 +103,7 @@ pub fn run(bench: Bench) -> std::result::Result<(), Error> {
     match bench.figure {
         Figure::Redis(c) => compare::run(&c),
         Figure::Isolation(c) => isolation::run(&c),
+        Figure::Instructions(c) => instructions::run(&c),
         Figure::Memory(m) => memory::run(&m),
     }
 }

@@ -43,10 +43,7 @@ impl Server {
 
     /// Starts `kintsugi serve` with this isolation.
     pub fn kintsugi(c: &Common, isolation: &str) -> Result<Self> {
-        let binary = match &c.server {
-            Some(path) => path.clone(),
-            None => std::env::current_exe().map_err(|e| Error::Io("this program".into(), e))?,
-        };
+        let binary = Self::binary(c)?;
         let (shards, threads) = (c.shards.to_string(), c.threads.to_string());
         Self::start(&format!("kintsugi {isolation}"), |port, _| {
             let mut command = Command::new(&binary);
@@ -54,6 +51,39 @@ impl Server {
             command.args(["--isolation", isolation]);
             command
         })
+    }
+
+    /// Starts `kintsugi serve` under callgrind, whose report goes to the standard error that [`Server::end`] returns.
+    pub fn kintsugi_under_callgrind(c: &Common, isolation: &str) -> Result<Self> {
+        let binary = Self::binary(c)?;
+        let shards = c.shards.to_string();
+        Self::start(&format!("kintsugi {isolation} under callgrind"), |port, _| {
+            let mut command = Command::new("valgrind");
+            command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(&binary);
+            command.args(["serve", "--port", &port.to_string(), "--shards", &shards, "--threads", "1"]);
+            command.args(["--isolation", isolation]).stderr(Stdio::piped());
+            command
+        })
+    }
+
+    /// Ends the server with SIGTERM and returns its standard error, if that was kept.
+    pub fn end(mut self) -> Result<String> {
+        let io = |e: std::io::Error| Error::Io(self.name.clone(), e);
+        let pid = Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).map_err(|e| io(e.into()))?;
+        let mut text = String::new();
+        if let Some(mut pipe) = self.child.stderr.take() {
+            pipe.read_to_string(&mut text).map_err(io)?;
+        }
+        self.child.wait().map_err(|e| Error::Io(self.name.clone(), e))?;
+        Ok(text)
+    }
+
+    fn binary(c: &Common) -> Result<std::path::PathBuf> {
+        match &c.server {
+            Some(path) => Ok(path.clone()),
+            None => std::env::current_exe().map_err(|e| Error::Io("this program".into(), e)),
+        }
     }
 
     fn start(name: &str, command: impl Fn(u16, &Path) -> Command) -> Result<Self> {

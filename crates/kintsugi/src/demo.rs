@@ -5,7 +5,7 @@
 //! value; readers read them back in one MGET or MULTI. All numbers of a read must be equal: every transaction writes them
 //! all. A read in which they are not saw half of somebody's write. Whatever is printed was counted in this run.
 use indicatif::{ProgressBar, ProgressStyle};
-use kintsugidb_wire::client::{Client, Value};
+use kintsugidb_wire::{Client, Value};
 use std::{
     net::{SocketAddr, TcpListener},
     process::{Child, Command, ExitCode, Stdio},
@@ -115,7 +115,8 @@ fn keys() -> Vec<Vec<u8>> {
 
 /// Sends commands in one write and returns their replies.
 fn pipeline(c: &mut Client, commands: &[&[&[u8]]]) -> Result<Vec<Value>> {
-    c.pipeline(commands).map_err(|e| Error::Io("talking to the server", e))
+    commands.iter().for_each(|command| c.push(command));
+    c.receive_many(commands.len()).map_err(|e| Error::Io("talking to the server", e))
 }
 
 fn write(c: &mut Client, kind: Kind, n: u64) -> Result<()> {
