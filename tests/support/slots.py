@@ -1,6 +1,7 @@
 """Which shard a key lives on: as in Redis Cluster, then slot modulo shards."""
 
 import binascii
+import functools
 
 
 def slot(key):
@@ -19,6 +20,11 @@ def shard(key, shards=16):
 
 def spread(prefix, count, shards=16):
     """`count` keys that start with `prefix`, each on another shard while there are any left."""
+    return list(_spread(prefix, count, shards))
+
+
+@functools.lru_cache(maxsize=1024)
+def _spread(prefix, count, shards):
     keys, used, number = [], set(), 0
     while len(keys) < count:
         key = f"{prefix}{number}"
