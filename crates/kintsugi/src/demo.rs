@@ -254,8 +254,12 @@ fn free_port() -> Result<u16> {
 
 /// Runs the demo.
 pub fn run(o: &Options) -> Result<ExitCode> {
-    println!("{KEYS} keys on {SHARDS} shards. Writers set them all to one number in one MSET, or four keys of three types in one MULTI;");
-    println!("readers read them back in one MGET or MULTI. A read with different numbers saw half of a write.\n");
+    println!(
+        "{KEYS} keys on {SHARDS} shards. Writers set them all to one number in one MSET, or four keys of three types in one MULTI;"
+    );
+    println!(
+        "readers read them back in one MGET or MULTI. A read with different numbers saw half of a write.\n"
+    );
     let style = ProgressStyle::with_template("{prefix:26} {bar:32} {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     let measure = |isolation: &'static str, port: u16| -> Result<(Server, Counts)> {
@@ -289,17 +293,24 @@ pub fn run(o: &Options) -> Result<ExitCode> {
         println!("\nVerdict: BROKEN. RAMP-Fast let {bad_on} fractured reads through. Please report this.");
         ExitCode::FAILURE
     } else if bad_off == 0 {
-        println!("\nVerdict: nothing shown. No read was fractured even without isolation; try --seconds {}.", o.seconds * 4);
+        println!(
+            "\nVerdict: nothing shown. No read was fractured even without isolation; try --seconds {}.",
+            o.seconds * 4
+        );
         ExitCode::SUCCESS
     } else {
-        println!("\nVerdict: without isolation {bad_off} reads saw half of a write; with RAMP-Fast none of {} did, and no client held a lock.", on.reads.load(Relaxed));
+        println!(
+            "\nVerdict: without isolation {bad_off} reads saw half of a write; with RAMP-Fast none of {} did, and no client held a lock.",
+            on.reads.load(Relaxed)
+        );
         ExitCode::SUCCESS
     };
     if o.exit || code == ExitCode::FAILURE {
         return Ok(code);
     }
     println!("\nThe server with RAMP-Fast is still up on {}. Try, in another terminal:\n", server.address);
-    for line in ["MSET user:1 Ada email:ada@example.org 1", "MGET user:1 email:ada@example.org", "INFO ramp"] {
+    for line in ["MSET user:1 Ada email:ada@example.org 1", "MGET user:1 email:ada@example.org", "INFO ramp"]
+    {
         println!("  redis-cli -p {port} {line}");
     }
     println!("\nCtrl-C ends it.");

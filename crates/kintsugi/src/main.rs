@@ -1,2 +1,36 @@
 //! The `kintsugi` command.
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod cli;
+mod demo;
+mod serve;
+
+use clap::FromArgMatches as _;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let matches = cli::command().get_matches();
+    let done = match matches.subcommand() {
+        Some(("serve", flags)) => serve::run(flags),
+        Some(("demo", flags)) => return demo(flags),
+        _ => serve::run(&matches),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("kintsugi: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo(flags: &clap::ArgMatches) -> ExitCode {
+    let options = demo::Options::from_arg_matches(flags).unwrap_or_else(|e| e.exit());
+    demo::run(&options).unwrap_or_else(|why| {
+        eprintln!("kintsugi: {why}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,110 @@
+//! Commands that the front end answers itself.
+mod client;
+mod config;
+mod connection;
+mod info;
+
+use crate::{conn::Conn, dispatch::Flow, worker::Worker};
+use kintsugidb_engine::{Class, Command, Error, Flags, Group, KeySpec, Route};
+
+/// What runs a command of the front end. It writes the reply to the connection.
+pub(crate) type Front = fn(&mut Worker, &mut Conn, &[&[u8]]) -> Flow;
+
+/// The front end's own function for the command of this name.
+pub(crate) fn find(name: &str) -> Option<Front> {
+    Some(match name {
+        "ping" => connection::ping,
+        "echo" => connection::echo,
+        "hello" => connection::hello,
+        "auth" => connection::auth,
+        "select" => connection::select,
+        "quit" => connection::quit,
+        "reset" => connection::reset,
+        "time" => connection::time,
+        "function" => connection::function,
+        "multi" => connection::multi,
+        "exec" => |w, c, _| w.exec(c),
+        "discard" => connection::discard,
+        "watch" => connection::watch,
+        "unwatch" => connection::unwatch,
+        "client" => client::client,
+        "config" => config::config,
+        "info" => info::info,
+        _ => return None,
+    })
+}
+
+/// Names and arities of these commands, for those that the table of the engine does not have.
+pub(crate) const NAMES: [(&str, i32); 17] = [
+    ("ping", -1),
+    ("echo", 2),
+    ("hello", -1),
+    ("auth", -2),
+    ("select", 2),
+    ("quit", -1),
+    ("reset", 1),
+    ("time", 1),
+    ("function", -2),
+    ("multi", 1),
+    ("exec", 1),
+    ("discard", 1),
+    ("watch", -2),
+    ("unwatch", 1),
+    ("client", -2),
+    ("config", -2),
+    ("info", -1),
+];
+
+/// An entry for such a command.
+pub(crate) fn entry(name: &'static str, arity: i32) -> Command {
+    Command {
+        name,
+        arity,
+        flags: if name == "watch" { Flags::NO_MULTI } else { Flags::default() },
+        keys: KeySpec::None,
+        route: Route::Front,
+        class: Class::Read,
+        group: Group::Connection,
+        since: "1.0.0",
+        complexity: "O(1)",
+        syntax: "",
+        summary: "",
+        run: |_| Ok(()),
+    }
+}
+
+/// Answers, with an error if there is one.
+fn answer(conn: &mut Conn, done: Result<(), Error>) -> Flow {
+    if let Err(e) = done {
+        conn.out.error(&e.to_string());
+    }
+    Flow::Taken
+}
+
+/// The error for a subcommand that does not exist.
+fn unknown_subcommand(command: &str, args: &[&[u8]]) -> Error {
+    let sub = String::from_utf8_lossy(args.get(1).copied().unwrap_or_default());
+    Error::other(format!("ERR unknown subcommand '{sub:.128}'. Try {command} HELP."))
+}
+
+/// The error for a subcommand with the wrong number of arguments.
+fn wrong_number(command: &str) -> Error {
+    Error::Arity(command.to_owned().into())
+}
+
+fn text(arg: &[u8]) -> String {
+    String::from_utf8_lossy(arg).into_owned()
+}
+
+fn integer(arg: &[u8]) -> Result<i64, Error> {
+    std::str::from_utf8(arg).ok().and_then(|s| s.parse().ok()).ok_or(Error::NotInteger)
+}
+
+/// Writes lines of help as Redis does.
+fn help(conn: &mut Conn, command: &str, lines: &[&str]) {
+    conn.out.array(lines.len() + 1);
+    conn.out.simple(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for line in lines {
+        conn.out.simple(line);
+    }
+}
