@@ -13,6 +13,7 @@ mod commands;
 mod error;
 mod execute;
 mod glob;
+mod history;
 #[cfg(test)]
 mod model;
 mod packed;
@@ -23,6 +24,7 @@ pub use command::{Call, Class, Command, Flags, Group, Handler, KeySpec, Route, l
 pub use error::Error;
 pub use execute::{execute, resolve};
 pub use glob::{glob_match, glob_match_ignore_case};
+pub use history::{AtSnapshot, Gone};
 pub use kintsugidb_arena::{Config, Reader, hash as fingerprint, set_hash_seed};
 pub use shard::{Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Shard, TxnRecord, Version, ZAdded};
 pub use value::{Dump, Type, Value};

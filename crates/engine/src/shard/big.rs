@@ -322,7 +322,7 @@ impl Shard {
 
     /// Whether items of so many bytes in all, names and values, fit; so that a change of several is not left half done.
     pub(super) fn room_for(&self, items: usize, bytes: usize) -> Result<()> {
-        if self.memory_limit == 0 {
+        if self.memory_limit == 0 || self.txn.is_some() || self.lifted {
             return Ok(());
         }
         // a cell's header, padding and checksum, the waste of its slab class, its share of a growing index, a fresh page

@@ -2,10 +2,11 @@
 use super::{
     Shard,
     big::Found,
-    root::{Opened, is_big},
+    root::{Unpacked, is_big},
 };
 use crate::{
     Result, Type,
+    history::ItemValue,
     packed::{self, Entries, Shape, element_bytes},
 };
 use kintsugidb_arena::hash;
@@ -28,14 +29,21 @@ impl Shard {
 
     /// Sets fields; how many are new.
     pub fn hash_set(&mut self, key: &[u8], pairs: &[(&[u8], &[u8])]) -> Result<usize> {
+        let kept;
+        let pairs = if self.history.is_hot(key) {
+            kept = self.hot_filter(key, Type::Hash, pairs, |(f, v)| (f, Some(ItemValue::Bytes(v.into()))))?;
+            &kept[..]
+        } else {
+            pairs
+        };
         if pairs.is_empty() {
             return self.hash_len(key).map(|_| 0);
         }
         let h = hash(key);
         let mut buf = std::mem::take(&mut self.scratch);
-        let result = match self.open(h, key, Type::Hash, &mut buf) {
-            Ok(Opened::Big(big)) => self.hash_set_big(h, key, big, pairs),
-            Ok(Opened::Packed { expire_at_ms }) => {
+        let result = match self.unpack(h, key, Type::Hash, &mut buf) {
+            Ok(Unpacked::Big(big)) => self.hash_set_big(h, key, big, pairs),
+            Ok(Unpacked::Packed { expire_at_ms }) => {
                 self.hash_set_packed(h, key, &mut buf, expire_at_ms, pairs)
             }
             Err(error) => Err(error),
@@ -83,7 +91,7 @@ impl Shard {
                 }
             }
         }
-        self.close(h, key, Type::Hash, buf, expire_at_ms)?;
+        self.repack(h, key, Type::Hash, buf, expire_at_ms)?;
         Ok(added)
     }
 

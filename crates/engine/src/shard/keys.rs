@@ -2,10 +2,10 @@
 use super::{
     Shard,
     big::TABLE,
-    root::{handle_of, is_big, type_of},
+    root::{expiry, handle_of, is_big, type_of},
 };
 use crate::{Result, Type};
-use kintsugidb_arena::{CellView, Kind, Table, hash};
+use kintsugidb_arena::{CellView, Table, hash};
 
 /// Keys of any type.
 impl Shard {
@@ -18,6 +18,9 @@ impl Shard {
     pub fn delete(&mut self, key: &[u8]) -> bool {
         let h = hash(key);
         let existed = self.root(h, key).is_some();
+        if self.history.is_hot(key) && !self.hot_whole(key, None) {
+            return existed;
+        }
         self.remove_root(h, key);
         self.dirty += u64::from(existed);
         existed
@@ -25,12 +28,15 @@ impl Shard {
 
     /// When a key expires (milliseconds since the Unix epoch); `None`: never, or no such key.
     pub fn expire_at(&self, key: &[u8]) -> Option<u64> {
-        self.root(hash(key), key).and_then(|c| super::root::expiry(&c))
+        self.root(hash(key), key).and_then(|c| expiry(&c))
     }
 
     /// Sets or removes a key's expiry; false if there is no such key. A time in the past deletes the key.
     pub fn set_expire_at(&mut self, key: &[u8], at_ms: Option<u64>) -> Result<bool> {
         let h = hash(key);
+        if self.history.is_hot(key) && self.root(h, key).is_some() {
+            self.hot_expire(key, at_ms);
+        }
         let Some(c) = self.root(h, key) else { return Ok(false) };
         if at_ms.is_some_and(|at| at <= self.now_ms) {
             self.remove_root(h, key);
@@ -63,8 +69,11 @@ impl Shard {
     /// Gives a value another key, replacing what is there; false if there is no such key. Constant time.
     pub fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<bool> {
         let (h, g) = (hash(from), hash(to));
+        if from != to && (self.history.is_hot(from) || self.history.is_hot(to)) {
+            return self.rename_hot(from, to);
+        }
         let Some(c) = self.root(h, from) else { return Ok(false) };
-        let (kind, words, at, header) = (c.kind(), self.header_words(&c), super::root::expiry(&c), c.cell());
+        let (kind, words, at, header) = (c.kind(), self.header_words(&c), expiry(&c), c.cell());
         let value = c.value().to_vec();
         self.dirty += 1;
         if from == to {
@@ -87,6 +96,17 @@ impl Shard {
         Ok(true)
     }
 
+    /// The same with a copy, which the versions of the two keys refer to.
+    #[cold]
+    fn rename_hot(&mut self, from: &[u8], to: &[u8]) -> Result<bool> {
+        let Some(dump) = self.dump(from) else { return Ok(false) };
+        let dirty = self.dirty;
+        self.restore(to, dump)?;
+        self.delete(from);
+        self.dirty = dirty + 1;
+        Ok(true)
+    }
+
     /// Number of keys, expired ones that nobody has touched yet included.
     pub fn len(&self) -> usize {
         self.arena.len(Table::ROOT) - self.tombstones
@@ -98,7 +118,7 @@ impl Shard {
     }
 
     fn live(&self, c: &CellView<'_>) -> bool {
-        c.kind() != Kind::Tombstone && super::root::expiry(c).is_none_or(|at| at > self.now_ms)
+        self.is_live(c.kind(), expiry(c))
     }
 
     /// One step over the keys: calls `f` with some of them and returns the cursor to go on from, 0 at the end. A key that
@@ -142,6 +162,13 @@ impl Shard {
     /// Removes every key.
     pub fn flush(&mut self) {
         self.dirty += self.len() as u64;
+        if self.history_len().0 > 0 {
+            let mut hot = Vec::new();
+            self.for_each_key(&mut |k, _| hot.extend(self.history.is_hot(k).then(|| k.to_vec())));
+            for key in hot {
+                self.hot_whole(&key, None);
+            }
+        }
         self.arena.flush();
         self.bigs.clear();
         self.expiry.clear();

@@ -3,7 +3,7 @@ use super::{
     ListEnd, Shard,
     big::Found,
     chunks::Chunks,
-    root::{Opened, is_big},
+    root::{Unpacked, is_big},
 };
 use crate::{
     Error, Result, Type,
@@ -204,19 +204,23 @@ impl Shard {
         edit: impl FnOnce(&mut Edit<'_>) -> usize,
     ) -> Result<usize> {
         let h = hash(key);
+        if self.history.is_hot(key) {
+            self.typed_root(key, Type::List)?;
+            self.hot_list(key);
+        }
         let mut buf = std::mem::take(&mut self.scratch);
-        let opened = self.open(h, key, Type::List, &mut buf);
+        let opened = self.unpack(h, key, Type::List, &mut buf);
         let l = self.limits;
         let result = match opened {
             Err(error) => Err(error),
-            Ok(Opened::Big(big)) => Ok(self.edit_big_list(h, key, big, edit)),
-            Ok(Opened::Packed { expire_at_ms }) => {
+            Ok(Unpacked::Big(big)) => Ok(self.edit_big_list(h, key, big, edit)),
+            Ok(Unpacked::Packed { expire_at_ms }) => {
                 let fits = packed::count(&buf) + elements <= l.list_entries.min(packed::MAX_ENTRIES)
                     && buf.len() + bytes <= l.bytes
                     && largest <= l.list_value;
                 if fits {
                     let n = edit(&mut Edit::Packed(&mut buf));
-                    self.close(h, key, Type::List, &buf, expire_at_ms).map(|()| n)
+                    self.repack(h, key, Type::List, &buf, expire_at_ms).map(|()| n)
                 } else {
                     self.draft(Type::List, &buf).and_then(|mut draft| {
                         let n = draft.list().map_or(0, |l| edit(&mut Edit::Big(l)));

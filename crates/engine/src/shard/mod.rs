@@ -41,6 +41,7 @@ mod zset;
 pub use txn::TxnRecord;
 pub use types::{Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Version, ZAdded};
 
+use crate::history::History;
 use big::Bigs;
 use expire::Expiry;
 use kintsugidb_arena::{Arena, Config, Reader};
@@ -56,12 +57,16 @@ pub struct Shard {
     dirty: u64,
     limits: Limits,
     memory_limit: usize,
+    /// Whether the limit does not hold for the current write.
+    lifted: bool,
     /// Where the next version of a packed collection is put together.
     scratch: Vec<u8>,
     bigs: Bigs,
     expiry: Expiry,
     txn: Option<Txn>,
     tombstones: usize,
+    /// Versions of hot keys. A mutator's first act is to tell it, if its key is hot.
+    pub(crate) history: History,
 }
 
 impl std::fmt::Debug for Shard {
@@ -94,17 +99,33 @@ impl Shard {
             dirty: 0,
             limits: Limits::default(),
             memory_limit,
+            lifted: false,
             scratch: Vec::new(),
             bigs: Bigs::default(),
             expiry: Expiry::default(),
             txn: None,
             tombstones: 0,
+            history: History::default(),
         })
     }
 
     /// Sets the version at which the following writes are made.
     pub fn begin_write(&mut self, version: Version) {
         self.version = version;
+        self.history.begin_write(version);
+        if self.lifted {
+            self.lifted = false;
+            self.share_memory();
+        }
+    }
+
+    /// Sets the version that the current value of a key gets with the next write.
+    ///
+    /// The write has been recorded in the key's history, so that it is not refused for want of memory any more.
+    pub(crate) fn set_stamp(&mut self, version: Version) {
+        self.version = version;
+        self.lifted = true;
+        self.share_memory();
     }
 
     /// Changes made since the shard was created: elements and keys written. A command that changed nothing leaves it.
@@ -152,6 +173,7 @@ impl Shard {
     fn share_memory(&mut self) {
         let limit = match self.memory_limit {
             0 => 0,
+            _ if self.txn.is_some() || self.lifted => 0,
             bytes => bytes.saturating_sub(self.bigs.bytes() + self.expiry.bytes()) as u64,
         }
         .max(u64::from(self.memory_limit != 0));

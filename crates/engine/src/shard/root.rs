@@ -10,7 +10,7 @@ use crate::{
 use kintsugidb_arena::{CellView, Kind, NewCell, Ref, Table, hash};
 
 /// What a collection is before a change: packed bytes in a scratch buffer, or big.
-pub(super) enum Opened {
+pub(super) enum Unpacked {
     /// Packed, or absent: the entries are in the buffer.
     Packed {
         /// When the key expires.
@@ -81,8 +81,13 @@ impl Shard {
     #[inline]
     pub(super) fn root(&self, h: u64, key: &[u8]) -> Option<CellView<'_>> {
         let c = self.arena.find(Table::ROOT, h, key)?;
-        let live = c.kind() != Kind::Tombstone && expiry(&c).is_none_or(|at| at > self.now_ms);
-        live.then_some(c)
+        self.is_live(c.kind(), expiry(&c)).then_some(c)
+    }
+
+    /// Whether a root cell of this kind and expiry is a key that exists.
+    #[inline]
+    pub(super) fn is_live(&self, kind: Kind, expire_at_ms: Option<u64>) -> bool {
+        kind != Kind::Tombstone && expire_at_ms.is_none_or(|at| at > self.now_ms)
     }
 
     /// The root cell of a key that is absent or of this type.
@@ -96,24 +101,24 @@ impl Shard {
     }
 
     /// A collection that is about to change; its packed entries are copied to `buf`.
-    pub(super) fn open(&self, h: u64, key: &[u8], of: Type, buf: &mut Vec<u8>) -> Result<Opened> {
+    pub(super) fn unpack(&self, h: u64, key: &[u8], of: Type, buf: &mut Vec<u8>) -> Result<Unpacked> {
         let Some(c) = self.root(h, key) else {
             packed::clear(buf);
-            return Ok(Opened::Packed { expire_at_ms: None });
+            return Ok(Unpacked::Packed { expire_at_ms: None });
         };
         match type_of(c.kind()) {
             Some(t) if t != of => Err(Error::WrongType),
-            _ if is_big(c.kind()) => Ok(Opened::Big(self.found(&c))),
+            _ if is_big(c.kind()) => Ok(Unpacked::Big(self.found(&c))),
             _ => {
                 buf.clear();
                 buf.extend_from_slice(c.value());
-                Ok(Opened::Packed { expire_at_ms: expiry(&c) })
+                Ok(Unpacked::Packed { expire_at_ms: expiry(&c) })
             }
         }
     }
 
     /// Ends a change of a packed collection: publishes the entries, or removes the key if there are none.
-    pub(super) fn close(
+    pub(super) fn repack(
         &mut self,
         h: u64,
         key: &[u8],
@@ -173,6 +178,9 @@ impl Shard {
         kept: Option<usize>,
     ) -> Result<()> {
         let old = self.old(h, key);
+        if kind != Kind::Tombstone && !old.as_ref().is_some_and(|o| self.is_live(o.kind, o.expire_at_ms)) {
+            self.history.born(h);
+        }
         let Version { ts, seq } = self.version;
         let txn = self.txn_record()?;
         let shut = old.as_ref().is_some_and(|o| self.shut(o));

@@ -2,10 +2,11 @@
 use super::{
     Shard,
     big::{Draft, Found},
-    root::{Opened, is_big, shape},
+    root::{Unpacked, is_big, shape},
 };
 use crate::{
     Result, Type,
+    history::ItemValue,
     packed::{self, Entries, Shape, element_bytes},
 };
 use kintsugidb_arena::hash;
@@ -28,11 +29,18 @@ impl Shard {
 
     /// Adds members; how many are new.
     pub fn set_add(&mut self, key: &[u8], members: &[&[u8]]) -> Result<usize> {
+        let kept;
+        let members = if self.history.is_hot(key) {
+            kept = self.hot_filter(key, Type::Set, members, |m| (m, Some(ItemValue::Member)))?;
+            &kept[..]
+        } else {
+            members
+        };
         let h = hash(key);
         let mut buf = std::mem::take(&mut self.scratch);
-        let result = match self.open(h, key, Type::Set, &mut buf) {
-            Ok(Opened::Big(big)) => self.set_add_big(h, key, big, members),
-            Ok(Opened::Packed { expire_at_ms }) => {
+        let result = match self.unpack(h, key, Type::Set, &mut buf) {
+            Ok(Unpacked::Big(big)) => self.set_add_big(h, key, big, members),
+            Ok(Unpacked::Packed { expire_at_ms }) => {
                 self.set_add_packed(h, key, &mut buf, expire_at_ms, members)
             }
             Err(error) => Err(error),
@@ -73,7 +81,7 @@ impl Shard {
             added += 1;
         }
         if added > 0 {
-            self.close(h, key, Type::Set, buf, expire_at_ms)?;
+            self.repack(h, key, Type::Set, buf, expire_at_ms)?;
         }
         Ok(added)
     }
@@ -181,11 +189,18 @@ impl Shard {
 
     /// Removes fields or members; how many there were.
     pub(super) fn remove_names(&mut self, key: &[u8], of: Type, names: &[&[u8]]) -> Result<usize> {
+        let kept;
+        let names = if self.history.is_hot(key) {
+            kept = self.hot_filter(key, of, names, |n| (n, None))?;
+            &kept[..]
+        } else {
+            names
+        };
         let h = hash(key);
         let mut buf = std::mem::take(&mut self.scratch);
-        let result = match self.open(h, key, of, &mut buf) {
-            Ok(Opened::Big(big)) => Ok(self.remove_items(h, key, of, big, names)),
-            Ok(Opened::Packed { expire_at_ms }) => {
+        let result = match self.unpack(h, key, of, &mut buf) {
+            Ok(Unpacked::Big(big)) => Ok(self.remove_items(h, key, of, big, names)),
+            Ok(Unpacked::Packed { expire_at_ms }) => {
                 let mut n = 0;
                 for name in names {
                     if let Some((start, end)) = packed::find(shape(of), &buf, name).map(|e| (e.start, e.end))
@@ -194,7 +209,7 @@ impl Shard {
                         n += 1;
                     }
                 }
-                let closed = if n > 0 { self.close(h, key, of, &buf, expire_at_ms) } else { Ok(()) };
+                let closed = if n > 0 { self.repack(h, key, of, &buf, expire_at_ms) } else { Ok(()) };
                 closed.map(|()| n)
             }
             Err(error) => Err(error),

@@ -1,6 +1,6 @@
 //! Strings: the bytes are the value of the root cell.
 use super::{Expire, Shard};
-use crate::{Result, Type};
+use crate::{Dump, Result, Type, Value};
 use kintsugidb_arena::{Kind, hash};
 
 /// Strings.
@@ -19,6 +19,12 @@ impl Shard {
             Expire::Clear => None,
             Expire::At(at) => Some(at),
         };
+        if self.history.is_hot(key) {
+            let value = Value::String(parts.concat());
+            if !self.hot_whole(key, Some(Dump { value, expire_at_ms: at })) {
+                return Ok(());
+            }
+        }
         self.put_root(h, key, Kind::String, parts, at, None)?;
         self.dirty += 1;
         Ok(())

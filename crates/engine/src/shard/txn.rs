@@ -21,15 +21,20 @@ pub struct TxnRecord {
 /// Multi-key transactions.
 impl Shard {
     /// The following writes, at `version`, belong to the multi-key transaction `tid`. `siblings` are the fingerprints
-    /// ([`crate::fingerprint`]) of its keys, or the words of a Bloom filter of them.
+    /// ([`crate::fingerprint`]) of its keys, or the words of a Bloom filter of them. Its
+    /// writes are not refused for want of memory: the time for that is before it is prepared.
     pub fn begin_txn(&mut self, version: Version, tid: u64, siblings: &[u64]) {
         self.begin_write(version);
+        self.history.set_txn(tid);
         self.txn = Some(Txn { tid, siblings: siblings.to_vec(), record: None, tombstones: Vec::new() });
+        self.share_memory();
     }
 
     /// Ends it. `None` if it wrote nothing.
     pub fn end_txn(&mut self) -> Option<TxnRecord> {
+        self.history.set_txn(0);
         let Txn { record, tombstones, .. } = self.txn.take()?;
+        self.share_memory();
         record.map(|record| TxnRecord { record, tombstones })
     }
 
@@ -68,10 +73,7 @@ impl Shard {
         if self.txn.is_none() {
             return false;
         }
-        // what frees memory is not refused for want of it
-        self.arena.set_limit(0);
         let done = self.put_root_keeping(h, key, Kind::Tombstone, &[], None, None, kept).is_ok();
-        self.share_memory();
         if let (true, Some(txn)) = (done, &mut self.txn) {
             txn.tombstones.push(key.into());
         }

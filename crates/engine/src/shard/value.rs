@@ -47,6 +47,28 @@ impl Shard {
 
     /// Replaces the whole value of a key.
     pub fn restore(&mut self, key: &[u8], dump: Dump) -> Result<()> {
+        if self.history.is_hot(key) && !self.hot_whole(key, Some(dump.clone())) {
+            return Ok(());
+        }
+        self.put_value(key, dump)
+    }
+
+    /// Replaces or removes a whole value, without a look at its history.
+    pub(crate) fn replace(&mut self, key: &[u8], dump: Option<Dump>) {
+        match dump {
+            Some(dump) => {
+                // it has been recorded, so only a region that is used up can refuse it
+                let _ = self.put_value(key, dump);
+            }
+            None => {
+                let h = hash(key);
+                self.dirty += u64::from(self.root(h, key).is_some());
+                self.remove_root(h, key);
+            }
+        }
+    }
+
+    fn put_value(&mut self, key: &[u8], dump: Dump) -> Result<()> {
         let h = hash(key);
         let at = dump.expire_at_ms;
         let of = dump.value.type_of();
@@ -74,7 +96,7 @@ impl Shard {
             let mut buf = std::mem::take(&mut self.scratch);
             packed::clear(&mut buf);
             let result = if fits && bytes <= l.bytes {
-                pack(&dump.value, &mut buf).and_then(|()| self.close(h, key, of, &buf, at))
+                pack(&dump.value, &mut buf).and_then(|()| self.repack(h, key, of, &buf, at))
             } else {
                 self.promote(h, key, of, &buf, at, &mut |shard, draft| {
                     for_each(&dump.value, &mut |name, value, score| {

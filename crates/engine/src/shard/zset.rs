@@ -3,10 +3,11 @@ use super::{
     LexBound, ScoreBound, Shard, ZAdded,
     big::{Found, name_of, score_of},
     order::Order,
-    root::{Opened, is_big},
+    root::{Unpacked, is_big},
 };
 use crate::{
     Result, Type,
+    history::ItemValue,
     packed::{self, Entries, Shape, element_bytes},
 };
 use kintsugidb_arena::{Ref, hash};
@@ -41,6 +42,16 @@ impl Shard {
         pairs: &[(f64, &[u8])],
         f: &mut dyn FnMut(ZAdded),
     ) -> Result<()> {
+        let kept;
+        let pairs = if self.history.is_hot(key) {
+            let item = |(s, m): (f64, _)| (m, Some(ItemValue::Score(s + 0.0)));
+            kept = self.hot_filter(key, Type::Zset, pairs, item)?;
+            // what a newer version hides changes nothing
+            (kept.len()..pairs.len()).for_each(|_| f(ZAdded::Same));
+            &kept[..]
+        } else {
+            pairs
+        };
         let h = hash(key);
         let mut buf = std::mem::take(&mut self.scratch);
         let mut changed = 0;
@@ -48,9 +59,9 @@ impl Shard {
             changed += u64::from(did != ZAdded::Same);
             f(did);
         };
-        let result = match self.open(h, key, Type::Zset, &mut buf) {
-            Ok(Opened::Big(big)) => self.zset_add_big(h, key, big, pairs, &mut note),
-            Ok(Opened::Packed { expire_at_ms }) => {
+        let result = match self.unpack(h, key, Type::Zset, &mut buf) {
+            Ok(Unpacked::Big(big)) => self.zset_add_big(h, key, big, pairs, &mut note),
+            Ok(Unpacked::Packed { expire_at_ms }) => {
                 self.zset_add_packed(h, key, &mut buf, expire_at_ms, pairs, &mut note)
             }
             Err(error) => Err(error),
@@ -105,7 +116,7 @@ impl Shard {
             packed::insert(Shape::Zset, buf, at, score, member, &[]);
             f(did);
         }
-        if changed { self.close(h, key, Type::Zset, buf, expire_at_ms) } else { Ok(()) }
+        if changed { self.repack(h, key, Type::Zset, buf, expire_at_ms) } else { Ok(()) }
     }
 
     fn zset_add_big(
