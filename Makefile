@@ -17,7 +17,7 @@ PYTEST   := $(VENV)/bin/pytest -c tests/pytest.ini
 SECONDS_PER_SOAK ?= 60
 
 .DEFAULT_GOAL := main
-.PHONY: main build serve test fmt clippy rust-test e2e history suite suite-if-there suite-audit soak bench clean help
+.PHONY: main build serve test fmt clippy rust-test e2e history differential suite suite-if-there suite-audit soak bench clean help
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -53,6 +53,9 @@ history: build $(VENV)/.ready ## only the recorded histories
 
 soak: build $(VENV)/.ready ## recorded histories for longer (SECONDS_PER_SOAK=60 each)
 	$(VENV)/bin/python tests/history/run.py --seconds $(SECONDS_PER_SOAK) --canary
+
+differential: build $(VENV)/.ready ## random commands to redis-server and to Kintsugi, replies compared
+	$(VENV)/bin/python tests/differential/run.py --seconds $(SECONDS_PER_SOAK)
 
 suite: build ## Redis's own Tcl suite, against both servers
 	tests/redis-suite/run

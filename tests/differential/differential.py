@@ -142,7 +142,7 @@ def dump_commands():
             key = f"{kind}:{number}".encode()
             out += [(b"TYPE", key), (b"PTTL", key), (b"GET", key), (b"LRANGE", key, b"0", b"-1"), (b"HGETALL", key),
                     (b"SMEMBERS", key), (b"ZRANGE", key, b"0", b"-1", b"WITHSCORES")]
-    return out
+    return out + [(b"ZRANGE", key, b"0", b"-1", b"WITHSCORES") for key in (b"lexset:0", b"lexset:1")]
 
 
 def a_round(seed):

@@ -98,21 +98,22 @@ ZMSCORE zset member+
 ZRANK zset member
 ZREVRANK zset member
 ZCOUNT zset bound bound
-ZLEXCOUNT zset lex lex
+ZLEXCOUNT lexset lex lex
 ZRANGE zset index index ?REV ?WITHSCORES
 ZRANGE zset bound bound BYSCORE ?REV ?LIMIT,index,index ?WITHSCORES
-ZRANGE zset lex lex BYLEX ?REV ?LIMIT,index,index
+ZRANGE lexset lex lex BYLEX ?REV ?LIMIT,index,index
 ZRANGESTORE zset zset index index ?REV
 ZRANGESTORE zset zset bound bound BYSCORE ?REV ?LIMIT,index,index
-ZRANGESTORE zset zset lex lex BYLEX ?LIMIT,index,index
+ZRANGESTORE zset lexset lex lex BYLEX ?LIMIT,index,index
 ZREVRANGE zset index index ?WITHSCORES
 ZRANGEBYSCORE zset bound bound ?WITHSCORES ?LIMIT,index,index
 ZREVRANGEBYSCORE zset bound bound ?WITHSCORES ?LIMIT,index,index
-ZRANGEBYLEX zset lex lex ?LIMIT,index,index
-ZREVRANGEBYLEX zset lex lex ?LIMIT,index,index
+ZRANGEBYLEX lexset lex lex ?LIMIT,index,index
+ZREVRANGEBYLEX lexset lex lex ?LIMIT,index,index
 ZREMRANGEBYRANK zset index index
 ZREMRANGEBYSCORE zset bound bound
-ZREMRANGEBYLEX zset lex lex
+ZREMRANGEBYLEX lexset lex lex
+ZADD lexset zeromember+
 ZPOPMIN zset ?count
 ZPOPMAX zset ?count
 ZMPOP @zset MIN|MAX ?COUNT,count
@@ -169,6 +170,13 @@ class Words:
 
     def zsetorset(self):
         return self.of("set" if self.rng.random() < 0.25 else "zset")
+
+    def lexset(self):
+        """A sorted set whose scores are all 0: with others the order of a range by member is left open."""
+        return f"lexset:{self.rng.randrange(2)}" if self.rng.random() < 0.97 else "string:0"
+
+    def zeromember(self):
+        return ["0", self.member()]
 
     def member(self):
         rng = self.rng
@@ -286,7 +294,7 @@ class Grammar:
         if piece.startswith("%"):
             return [getattr(self.words, piece[1:])() for _ in range(self.numkeys)]
         if piece.endswith("+"):
-            most = 60 if self.large and piece in ("member+", "fieldvalue+", "scoremember+") else 4
+            most = 60 if self.large and piece in ("member+", "fieldvalue+", "scoremember+", "zeromember+") else 4
             return [word for _ in range(rng.randint(1, most)) for word in self._piece(piece[:-1])]
         if piece.islower():
             if piece in TYPES:
