@@ -1,0 +1,191 @@
+//! Commands whose keys all live here: one turn of the owner, no messages (PROTOCOL rules 5, 6, 9).
+//!
+//! A key on which nothing goes on costs one look at an empty table. A single-key read-modify-write on a key with pending blind
+//! writes commits just above what it read, so that it sorts before them. Several keys or commands in one turn are a
+//! transaction within the shard: if one of them looks at a key on which something is pending, all wait for its end.
+use super::{Participant, State, Waiting};
+use crate::{
+    Fault, Session, TxnId,
+    message::{Batch, Body, Lock, Node, Outbox, ReadAnswer, Refusal, Seen, Work},
+};
+use kintsugidb_engine::{Call, Class, Command, KeySpec, Version, fingerprint};
+use kintsugidb_wire::Reply;
+use std::sync::Arc;
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Executed {
+    /// The reply is written.
+    Done,
+    /// It has to wait for a reservation: send it as [`Body::Execute`], or give it to [`Participant::handle`] as such.
+    MustWait,
+}
+
+impl Participant {
+    /// Runs a command on keys of this shard at once, if nothing is in its way. Errors are replies.
+    pub fn execute_one(
+        &mut self,
+        command: &'static Command,
+        args: &[&[u8]],
+        session: &mut Session,
+        now_us: u64,
+        reply: &mut Reply,
+        out: &mut Outbox,
+    ) -> Executed {
+        self.set_now(now_us);
+        self.clock.see(session.clock());
+        if let Some(proofs) = session.proofs_for(self.id) {
+            self.see(0, Some(&proofs), out);
+            session.confirm(self.id, &proofs);
+        }
+        if command.class == Class::Read {
+            self.run_command(command, args, reply);
+            if !self.keys.is_empty() {
+                for i in command.key_indexes(args) {
+                    for seen in self.unstable_on(fingerprint(args[i])) {
+                        session.saw(self.id, &seen);
+                    }
+                }
+            }
+        } else if self.keys.is_empty() && is_single(command) {
+            let ts = self.clock.next(self.now_us);
+            self.shard.begin_write(Version { ts, seq: 0 });
+            self.run_command(command, args, reply);
+        } else {
+            let class = command.class_of(args);
+            let keys: Vec<_> =
+                command.key_indexes(args).into_iter().map(|i| (args[i], fingerprint(args[i]))).collect();
+            if keys.iter().any(|(_, k)| self.is_in_the_way(*k, class, keys.len() > 1)) {
+                return Executed::MustWait;
+            }
+            let fingerprints: Vec<_> = keys.iter().map(|(_, k)| *k).collect();
+            self.begin(&fingerprints, class, keys.len() > 1);
+            self.run_command(command, args, reply);
+            self.end(keys.len() > 1);
+        }
+        session.see(self.clock.last());
+        Executed::Done
+    }
+
+    fn run_command(&mut self, command: &'static Command, args: &[&[u8]], reply: &mut Reply) {
+        let start = reply.len();
+        if let Err(e) = (command.run)(&mut Call { shard: &mut self.shard, args, out: reply }) {
+            reply.truncate(start);
+            reply.error(&e.to_string());
+        }
+    }
+
+    /// Sets the version of the writes that follow. `several`: they are a transaction within the shard.
+    fn begin(&mut self, fingerprints: &[u64], class: Class, several: bool) {
+        if several {
+            let ts = self.clock.next(self.now_us);
+            let siblings: &[u64] = if self.config.readers_elsewhere { fingerprints } else { &[] };
+            self.shard.begin_txn(Version { ts, seq: 0 }, ts, siblings);
+            return;
+        }
+        let lowest = fingerprints.iter().filter_map(|k| self.lowest_pending(*k)).min();
+        match lowest {
+            Some(p) if class != Class::Blind && !self.config.faults.has(Fault::FreshRmw) => {
+                self.shard.begin_write_under(Version { ts: p - 1, seq: 1 });
+            }
+            _ => {
+                let ts = self.clock.next(self.now_us);
+                self.shard.begin_write(Version { ts, seq: 0 });
+            }
+        }
+    }
+
+    fn end(&mut self, several: bool) {
+        if several {
+            self.end_txn();
+            self.shard.commit_seq(true);
+        }
+    }
+
+    /// The lowest answer given to a transaction that is pending on this key.
+    fn lowest_pending(&self, key: u64) -> Option<u64> {
+        let pending = &self.keys.get(&key)?.pending;
+        let p = |t: &TxnId| match self.txns.get(t)?.state {
+            State::Prepared { p } => Some(p),
+            _ => None,
+        };
+        pending.iter().filter_map(p).min()
+    }
+
+    /// Whether a command of this class on this key has to wait. `several`: it is part of a transaction within the shard.
+    fn is_in_the_way(&self, key: u64, class: Class, several: bool) -> bool {
+        class != Class::Read
+            && self
+                .keys
+                .get(&key)
+                .is_some_and(|k| k.is_reserved() || (several && class == Class::Rmw && !k.pending.is_empty()))
+    }
+
+    /// Transactions on this key that are committed here and not known to be committed everywhere.
+    pub(super) fn unstable_on(&self, key: u64) -> Vec<Seen> {
+        let Some(k) = self.keys.get(&key) else { return Vec::new() };
+        k.recent.iter().filter_map(|t| self.seen(*t)).filter(|s| !s.stable).collect()
+    }
+
+    pub(super) fn seen(&self, txn: TxnId) -> Option<Seen> {
+        let t = self.txns.get(&txn)?;
+        match t.state {
+            State::Committed { c, stable, .. } => Some(Seen { info: t.info.clone(), c, stable }),
+            _ => None,
+        }
+    }
+
+    pub(super) fn must_wait(&self, work: &Work) -> bool {
+        let several = work.ops.len() > 1 || work.keys.len() > 1;
+        work.keys.iter().any(|(k, lock)| {
+            let class = match lock {
+                Lock::Blind => Class::Blind,
+                Lock::Shared => Class::Read,
+                Lock::Exclusive => Class::Rmw,
+            };
+            self.is_in_the_way(k.fingerprint, class, several)
+        })
+    }
+
+    pub(super) fn on_execute(&mut self, from: Node, batch: Arc<Batch>, out: &mut Outbox) {
+        if !self.must_wait(&batch.work) {
+            self.run_batch(from, &batch, out);
+        } else if self.queue.len() < self.config.max_queue {
+            self.queue.push_back(Waiting::Batch { batch, reply_to: from });
+        } else {
+            let refused = Some(Refusal::Busy);
+            self.send(from, Body::Executed { replies: None, seen: Vec::new(), refused }, out);
+        }
+    }
+
+    pub(super) fn run_batch(&mut self, to: Node, batch: &Batch, out: &mut Outbox) {
+        let body = if batch.work.watches.iter().all(|w| self.is_unchanged(w)) {
+            let replies = Some(self.run_here(&batch.work));
+            let seen = batch.work.keys.iter().flat_map(|(k, _)| self.unstable_on(k.fingerprint)).collect();
+            Body::Executed { replies, seen, refused: None }
+        } else {
+            Body::Executed { replies: None, seen: Vec::new(), refused: Some(Refusal::Changed) }
+        };
+        self.send(to, body, out);
+    }
+
+    /// Runs operations in one turn. Nothing is in their way.
+    fn run_here(&mut self, work: &Work) -> Vec<ReadAnswer> {
+        let written: Vec<_> =
+            work.keys.iter().filter(|(_, l)| *l != Lock::Shared).map(|(k, _)| k.fingerprint).collect();
+        if written.is_empty() {
+            return self.run_ops(work);
+        }
+        let several = work.ops.len() > 1 || work.keys.len() > 1;
+        let rmw = work.keys.iter().any(|(_, l)| *l == Lock::Exclusive);
+        self.begin(&written, if rmw { Class::Rmw } else { Class::Blind }, several);
+        let replies = self.run_ops(work);
+        self.end(several);
+        replies
+    }
+}
+
+/// Whether a command has exactly one key.
+fn is_single(command: &Command) -> bool {
+    matches!(command.keys, KeySpec::Range { first, last, .. } if last == first as isize)
+}

@@ -1,0 +1,140 @@
+//! Transactions all of whose shards belong to the calling thread: prepared and committed in one go, without a message.
+//!
+//! Nothing is ever pending: the timestamps of all shards are taken, their maximum is the commit timestamp, and every shard commits.
+//! Only readers that ask these shards at different moments can see half of it; if there are any, the metadata are
+//! kept for the window as for any other transaction.
+use super::{KeyState, Participant, State, Txn};
+use crate::{
+    Isolation, TxnId,
+    message::{Key, Lock, Node, Siblings, TxnInfo, Work},
+};
+use hashbrown::hash_map::Entry;
+use kintsugidb_engine::{Call, Class, Command, Version};
+use kintsugidb_wire::Reply;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// One operation of a transaction within a thread.
+#[derive(Clone, Copy)]
+pub struct LocalOp<'a> {
+    /// Index of the participant in the caller's slice.
+    pub at: usize,
+    /// The command, which writes.
+    pub command: &'static Command,
+    /// Its arguments; all its keys live at that shard.
+    pub args: &'a [&'a [u8]],
+    /// Its one key.
+    pub key: &'a [u8],
+    /// The key's fingerprint.
+    pub fingerprint: u64,
+}
+
+/// Commits `ops` at the shards of one thread, if nothing is in their way; their replies are appended to `reply` in order.
+/// `None`: something is reserved or pending where it matters, so it has to go by messages. Otherwise the commit timestamp.
+///
+/// `clock` is the session's.
+pub fn commit_local(
+    shards: &mut [Participant],
+    ops: &[LocalOp<'_>],
+    clock: u64,
+    now_us: u64,
+    reply: &mut Reply,
+) -> Option<u64> {
+    for op in ops {
+        let p = &shards[op.at];
+        if let Some(k) = p.keys.get(&op.fingerprint)
+            && (k.is_reserved() || (!k.pending.is_empty() && op.command.class_of(op.args) != Class::Blind))
+        {
+            return None;
+        }
+        if p.txns.len() >= p.config.max_txns {
+            return None;
+        }
+    }
+    let mut c = 0;
+    for op in ops {
+        let p = &mut shards[op.at];
+        // The first operation at a shard takes its timestamp; a second one would only take a later one.
+        p.set_now(now_us);
+        p.clock.see(clock);
+        c = c.max(p.clock.next(now_us));
+    }
+    let first = &shards[ops.first()?.at];
+    let kept = first.config.readers_elsewhere && first.config.isolation != Isolation::None && ops.len() > 1;
+    let over_shards = ops.iter().any(|o| o.at != ops[0].at);
+    let info = kept.then(|| info(shards, ops, c));
+    for op in ops {
+        let p = &mut shards[op.at];
+        p.clock.see(c);
+        if let Some(info) = &info {
+            if over_shards {
+                p.shard.heat(op.key);
+            }
+            p.shard.begin_txn(Version { ts: c, seq: 0 }, c, info.siblings.words());
+        } else {
+            p.shard.begin_write(Version { ts: c, seq: 0 });
+        }
+        let start = reply.len();
+        if let Err(e) = (op.command.run)(&mut Call { shard: &mut p.shard, args: op.args, out: reply }) {
+            reply.truncate(start);
+            reply.error(&e.to_string());
+        }
+        if let Some(info) = &info {
+            p.end_txn();
+            if over_shards {
+                p.keep(info, op);
+            } else {
+                p.shard.commit_seq(true);
+            }
+        }
+    }
+    Some(c)
+}
+
+fn info(shards: &[Participant], ops: &[LocalOp<'_>], c: u64) -> Arc<TxnInfo> {
+    let mut participants: Vec<_> = ops.iter().map(|o| shards[o.at].id).collect();
+    participants.sort_unstable();
+    participants.dedup();
+    let mut keys: Vec<_> = ops.iter().map(|o| o.fingerprint).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let siblings = match shards[ops[0].at].config.isolation {
+        Isolation::Small => Siblings::Unsaid,
+        Isolation::Hybrid => Siblings::bloom(&keys),
+        _ => Siblings::Keys(keys.into()),
+    };
+    Arc::new(TxnInfo { id: TxnId(c), age: c, participants: participants.into(), siblings })
+}
+
+impl Participant {
+    /// Keeps the metadata of a transaction that has just written a key, for the window.
+    fn keep(&mut self, info: &Arc<TxnInfo>, op: &LocalOp<'_>) {
+        let seq = self.shard.commit_seq(false);
+        let c = info.id.0;
+        let key = Key { bytes: op.key.into(), fingerprint: op.fingerprint };
+        match self.txns.get_mut(&info.id) {
+            Some(t) => {
+                if let Some(work) = Arc::get_mut(&mut t.work) {
+                    work.keys.push((key, Lock::Blind));
+                }
+            }
+            None => {
+                let work = Work { keys: vec![(key, Lock::Blind)], ..Work::default() };
+                let t = Txn {
+                    info: info.clone(),
+                    work: Arc::new(work),
+                    reply_to: Node::Shard(self.id),
+                    state: State::Committed { p: c, c, seq, stable: true, replies: None },
+                    answers: BTreeMap::new(),
+                };
+                self.txns.insert(info.id, t);
+                self.timers.window.push_back((self.now_us + self.config.window_us, info.id));
+            }
+        }
+        match self.keys.entry(op.fingerprint) {
+            Entry::Occupied(mut k) => k.get_mut().recent.push(info.id),
+            Entry::Vacant(k) => {
+                k.insert(KeyState { recent: vec![info.id], ..KeyState::default() });
+            }
+        }
+    }
+}
