@@ -12,6 +12,7 @@ def pytest_addoption(parser):
         default="kintsugi",
         help="what to test; redis shows whether a surprise is the server's or the test's",
     )
+    parser.addoption("--shards", type=int, default=16, help="for every test that does not choose its own number")
     parser.addoption("--seconds", type=float, default=6, help="how long each recorded history runs")
     parser.addoption("--seed", type=int, default=None, help="seed of the recorded histories")
 
@@ -22,9 +23,10 @@ def kind(request):
 
 
 @pytest.fixture(scope="session")
-def start(kind):
+def start(kind, request):
     """A function that starts a server with options: `with start(shards=4) as server`."""
-    return lambda **options: Server(kind, **options)
+    shards = request.config.getoption("--shards")
+    return lambda **options: Server(kind, **{"shards": shards, **options})
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,12 @@ from workloads import ISOLATIONS, WORKLOADS, fresh_seed, told
 
 @pytest.fixture(scope="module", params=ISOLATIONS)
 def isolated(request, start, kind):
-    """One server for each isolation; redis, when that is tested, knows only one."""
+    """One server for each isolation, with more threads than small machines have cores: more interleavings.
+
+    Redis, when that is tested, knows only one isolation."""
     if kind == "redis" and request.param != "fast":
         pytest.skip("redis has one isolation")
-    with start(isolation=request.param) as server:
+    with start(isolation=request.param, threads=3) as server:
         yield request.param, server
 
 
@@ -37,7 +39,7 @@ def test_canary_without_isolation_fractures_are_found(start, kind, name, request
     if kind == "redis":
         pytest.skip("redis has no such thing as no isolation")
     seconds = request.config.getoption("--seconds")
-    with start(isolation="none") as server:
+    with start(isolation="none", threads=3) as server:
         found = set()
         for _ in range(5):
             _, violations = WORKLOADS[name](server, fresh_seed(), seconds / 2)
