@@ -98,14 +98,15 @@ class Difference(NamedTuple):
 class Pair:
     """A connection to each of the two servers."""
 
-    def __init__(self, ours, theirs):
+    def __init__(self, ours, theirs, without=()):
         self.connect = ours, theirs
+        self.dump = [command for command in dump_commands() if command[0].decode() not in without]
         self.links = [start() for start in self.connect]
 
     def play(self, commands, protocol):
         """Run a round from an empty store; the first difference, or None."""
-        prelude = [(b"RESET",), (b"HELLO", str(protocol).encode()), (b"FLUSHALL",)]
-        ending = [(b"DISCARD",), *dump_commands()]
+        prelude = [(b"DISCARD",), (b"UNWATCH",), (b"HELLO", str(protocol).encode()), (b"FLUSHALL",)]
+        ending = [(b"DISCARD",), *self.dump]
         everything = [*prelude, *commands, *ending]
         data = b"".join(encode(*command) for command in everything)
         replies = []
@@ -145,10 +146,10 @@ def dump_commands():
     return out + [(b"ZRANGE", key, b"0", b"-1", b"WITHSCORES") for key in (b"lexset:0", b"lexset:1")]
 
 
-def a_round(seed):
+def a_round(seed, without=()):
     """The commands of one round, and its protocol."""
     rng = random.Random(seed)
-    grammar = Grammar(rng, large=rng.random() < 0.2)
+    grammar = Grammar(rng, rng.random() < 0.2, without)
     commands = []
     while len(commands) < 150:
         if rng.random() < 0.08:
@@ -190,13 +191,13 @@ def line(command):
     return said if len(said) < 400 else said[:400] + "…"
 
 
-def hunt(pair, first_seed, rounds=None, seconds=None, most=20, log=None):
+def hunt(pair, first_seed, rounds=None, seconds=None, most=20, log=None, without=()):
     """Play rounds; the report of each distinct difference, by signature."""
     found, until, number = {}, time.monotonic() + (seconds or 1e9), 0
     while (rounds is None or number < rounds) and time.monotonic() < until and len(found) < most:
         seed = f"{first_seed}/{number}"
         number += 1
-        commands, protocol = a_round(seed)
+        commands, protocol = a_round(seed, without)
         difference = pair.play(commands, protocol)
         if difference is None or difference.signature() in found:
             continue

@@ -16,7 +16,7 @@ come now and then, because error texts are part of what clients rely on.
 import random
 
 COMMANDS = """
-SET string value ?NX|XX ?GET ?EX,seconds|PX,millis|EXAT,when|PXAT,whenms|KEEPTTL
+SET string value ?NX|XX ?GET ?EX,seconds|PX,millis|EXAT,later|PXAT,laterms|KEEPTTL
 SETNX string value
 SETEX string seconds value
 PSETEX string millis value
@@ -51,7 +51,7 @@ LSET list index member
 LREM list index member
 LTRIM list index index
 LINSERT list BEFORE|AFTER member member
-LPOS list member ?RANK,index ?COUNT,count ?MAXLEN,count
+LPOS list member ?RANK,rank ?COUNT,count ?MAXLEN,count
 LMOVE list list LEFT|RIGHT LEFT|RIGHT
 RPOPLPUSH list list
 LMPOP @list LEFT|RIGHT ?COUNT,count
@@ -242,6 +242,16 @@ class Words:
     def when(self):
         return self.rng.choice([str(NOW_S), str(NOW_S + 1000)] * 4 + ["1", "-1", "0", "x", "9223372036854775807"])
 
+    def later(self):
+        """Not in the past: when a key that is gone but not yet taken away stops to count is left open."""
+        return self.rng.choice([str(NOW_S), str(NOW_S + 1000), "-1", "0", "x"])
+
+    def laterms(self):
+        return self.rng.choice([str(NOW_S * 1000), str(NOW_S * 1000 + 77), "-1", "0", "x"])
+
+    def rank(self):
+        return self.rng.choice(["0", "1", "2", "-1", "-2", "100", "x", "9223372036854775807"])
+
     def whenms(self):
         return self.rng.choice([str(NOW_S * 1000), str(NOW_S * 1000 + 77)] * 4 + ["1", "-1", "x"])
 
@@ -256,8 +266,9 @@ class Words:
 
 
 class Grammar:
-    def __init__(self, rng, large=False):
+    def __init__(self, rng, large=False, without=()):
         self.rng = rng
+        self.commands = [one for one in COMMANDS if one.split()[0] not in without]
         self.words = Words(rng, large)
         self.large = large
         self.numkeys = 1
@@ -266,7 +277,7 @@ class Grammar:
         """The next random command, a list of bytes."""
         rng = self.rng
         out = []
-        for part in rng.choice(COMMANDS).split():
+        for part in rng.choice(self.commands).split():
             if part.startswith("?"):
                 if rng.random() < 0.34:
                     out += self._alternative(part[1:])
