@@ -351,13 +351,19 @@ impl Arena {
         }
     }
 
-    /// A transaction record: what cells written by a multi-key transaction refer to.
+    /// A transaction record: what cells written by a multi-key transaction refer to. It says that the transaction is still being
+    /// written, until [`Arena::end_change`].
     pub fn new_txn_record(&mut self, tid: u64, siblings: &[u64]) -> Result<Ref, Error> {
         let mut value = Vec::with_capacity(8 * (siblings.len() + 1));
         value.extend_from_slice(&tid.to_le_bytes());
         siblings.iter().for_each(|fingerprint| value.extend_from_slice(&fingerprint.to_le_bytes()));
-        let (record, _) =
-            self.write(&NewCell { kind: Kind::Txn, value: &[&value], ts: tid, ..NewCell::default() })?;
+        let (record, _) = self.write(&NewCell {
+            kind: Kind::Txn,
+            value: &[&value],
+            ts: tid,
+            words: Some([1, 0, 0, 0]),
+            ..NewCell::default()
+        })?;
         Ok(record)
     }
 

@@ -471,7 +471,7 @@ impl Reader {
         self.holds(witness)
     }
 
-    /// The siblings and the id of a transaction. `None`: recycled, so the transaction is stable and beyond the window.
+    /// The siblings and the id of a transaction. `None`: freed, so the transaction is stable and beyond the window.
     pub fn txn_record(&self, r: Ref, out: &mut Vec<u64>) -> Option<u64> {
         let (words, shape) = self.whole_cell(r.offset()).ok()?;
         if shape.seq() != r.seq() || shape.kind() != Some(Kind::Txn) || shape.value_len > LARGE * 64 {
@@ -482,12 +482,21 @@ impl Reader {
         let tid = value.next()?.load(Ordering::Relaxed);
         out.extend(value.map(|word| word.load(Ordering::Relaxed)));
         fence(Ordering::Acquire);
-        if words[cell::W0].load(Ordering::Relaxed) == shape.w0 {
+        let freed = words[cell::LINK].load(Ordering::Acquire) != 0;
+        if words[cell::W0].load(Ordering::Relaxed) == shape.w0 && !freed {
             Some(tid)
         } else {
             out.truncate(start);
             None
         }
+    }
+
+    /// Whether the owner is still writing this transaction. Gone: no.
+    pub fn txn_under_way(&self, r: Ref) -> bool {
+        let Some(words) = self.region.try_words(r.offset(), cell::FIXED + 1) else { return false };
+        let w0 = words[cell::W0].load(Ordering::Acquire);
+        let change = words[cell::FIXED].load(Ordering::Acquire);
+        w0 & SEQ_MASK == r.seq() && Shape::flags_of(w0) & flag::WORDS != 0 && change & 1 == 1
     }
 
     /// Whether a cell's checksum fits its content; `false` also for a cell that is gone. Not needed where the memory is this

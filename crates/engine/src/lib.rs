@@ -16,6 +16,7 @@ mod glob;
 mod history;
 #[cfg(test)]
 mod model;
+mod onesided;
 mod packed;
 mod shard;
 mod value;
@@ -26,6 +27,7 @@ pub use execute::{execute, resolve};
 pub use glob::{glob_match, glob_match_ignore_case};
 pub use history::{AtSnapshot, Gone};
 pub use kintsugidb_arena::{Config, Reader, hash as fingerprint, set_hash_seed};
+pub use onesided::{Counters, Fallback, Point, PointReader, Siblings, bloom_bits};
 pub use shard::{Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Shard, TxnRecord, Version, ZAdded};
 pub use value::{Dump, Type, Value};
 

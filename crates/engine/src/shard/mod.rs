@@ -38,6 +38,8 @@ mod types;
 mod value;
 mod zset;
 
+pub(crate) use big::{COUNT, MODIFIED, TABLE};
+pub(crate) use root::{is_big, shape, type_of};
 pub use txn::TxnRecord;
 pub use types::{Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Version, ZAdded};
 

@@ -35,7 +35,9 @@ impl Shard {
         self.history.set_txn(0);
         let Txn { record, tombstones, .. } = self.txn.take()?;
         self.share_memory();
-        record.map(|record| TxnRecord { record, tombstones })
+        let record = record?;
+        self.arena.end_change(record);
+        Some(TxnRecord { record, tombstones })
     }
 
     /// Frees the records of transactions whose window has closed, and the tombstones that were kept for them.

@@ -1,0 +1,295 @@
+//! Point reads without the owner: a front end reads the regions of all shards itself.
+//!
+//! ```text
+//!   string, packed    the root cell is the whole answer: one read
+//!   big collection    header; change word even?  items from its table;  change word the same, header still current?
+//!   several keys      all cells in three passes (hash and fetch; probe and fetch; copy), then, before anything is believed:
+//!                     1. no transaction that was met is still being written by its owner
+//!                     2. keys of one shard: every cell that was read is still current after all were read, so that there was
+//!                        a moment at which all of them were (a double collect): linearizable within a shard
+//!                     3. over several shards: a cell written by transaction T at c, whose record names another key read, of which a version below c
+//!                        was read: a fracture (PROTOCOL rule 13)
+//!                     4. epochs: no shard has forgotten transactions twice meanwhile, or a record may have been missed
+//! ```
+//! Any doubt is a new attempt, after a bounded number of them [`Fallback`]: the caller sends messages to the owners. So does a
+//! fracture that a new attempt does not mend; round two is the owners' (rule 14).
+//!
+//! Point 1 holds for single keys too: whoever has seen one key of a transaction within a shard, and then reads another, must not
+//! find it from before. The owner marks the transaction's record done at the end of its turn.
+//!
+//! A key whose time has come is absent, by the reader's clock.
+use crate::{fingerprint, shard};
+use kintsugidb_arena::{Answer, Busy, Get, Kind, Reader, Seen, Table, read_many};
+use kintsugidb_wire::Reply;
+
+mod collection;
+mod commands;
+#[cfg(test)]
+mod tests;
+
+pub use commands::Point;
+
+/// Attempts before the owner is asked.
+const TRIES: usize = 32;
+/// Keys that are read in one batch.
+const WIDTH: usize = 16;
+/// Attempts that may end in a fracture before the owners are asked.
+const FRACTURES: usize = 2;
+
+/// What a transaction's record in the region says of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Siblings {
+    /// Their fingerprints (RAMP-Fast).
+    Keys,
+    /// A Bloom filter of them, by [`bloom_bits`] (RAMP-Hybrid).
+    Bloom,
+    /// Nothing (RAMP-Small): it may have written any key.
+    Unsaid,
+    /// They are not looked at: keys of different shards are read without isolation.
+    Ignored,
+}
+
+/// The bits of a fingerprint in a Bloom filter of 128 bits: four, from disjoint parts of it.
+pub fn bloom_bits(fingerprint: u64) -> [usize; 4] {
+    [0, 7, 14, 21].map(|shift| (fingerprint >> shift) as usize & 127)
+}
+
+/// It could not be read one-sidedly in a bounded time: ask the owner. Nothing has been written to the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the region changes too fast to be read from outside")]
+pub struct Fallback;
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Commands answered.
+    pub reads: u64,
+    /// Attempts that had to be repeated.
+    pub retries: u64,
+    /// Commands left to the owners.
+    pub fallbacks: u64,
+    /// Fractures detected.
+    pub fractures: u64,
+}
+
+/// Reads of any shard's region, for one front-end thread.
+pub struct PointReader {
+    /// The time that expiry is judged by, in milliseconds since the Unix epoch. The caller keeps it current.
+    pub now_ms: u64,
+    readers: Box<[Reader]>,
+    siblings: Siblings,
+    counters: Counters,
+    clock: u64,
+    txns: Vec<(u64, u64)>,
+    buf: Vec<u8>,
+    record: Vec<u64>,
+    cells: Vec<Cell>,
+    epochs: Vec<(usize, u64)>,
+    answers: Vec<std::result::Result<Answer, Busy>>,
+}
+
+/// What one attempt found at a key.
+struct Cell {
+    shard: usize,
+    hash: u64,
+    ts: u64,
+    answer: Answer,
+}
+
+/// Why an attempt has to be repeated.
+enum Again {
+    /// Something changed meanwhile.
+    Changed,
+    /// Half of a transaction was seen.
+    Fractured,
+}
+
+impl From<Busy> for Again {
+    fn from(_: Busy) -> Self {
+        Self::Changed
+    }
+}
+
+type Attempt<T> = std::result::Result<T, Again>;
+
+impl PointReader {
+    /// Reads the regions of these shards, in the order of their numbers.
+    pub fn new(readers: impl Into<Box<[Reader]>>, siblings: Siblings) -> Self {
+        Self {
+            now_ms: 0,
+            readers: readers.into(),
+            siblings,
+            counters: Counters::default(),
+            clock: 0,
+            txns: Vec::new(),
+            buf: Vec::new(),
+            record: Vec::new(),
+            cells: Vec::new(),
+            epochs: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The highest timestamp that the last read met; the connection's clock has to take note of it (PROTOCOL rule 2).
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// The transactions that the last read met, as (id, commit timestamp), as far as they are not forgotten: the connection
+    /// takes proofs of them along.
+    pub fn txns(&self) -> &[(u64, u64)] {
+        &self.txns
+    }
+
+    /// Tries until an attempt succeeds. What it wrote to the reply before is taken back.
+    fn attempts(
+        &mut self,
+        out: &mut Reply,
+        mut attempt: impl FnMut(&mut Self, &mut Reply) -> Attempt<crate::Result<()>>,
+    ) -> std::result::Result<(), Fallback> {
+        let start = out.len();
+        let mut fractures = 0;
+        for _ in 0..TRIES {
+            self.clock = 0;
+            self.txns.clear();
+            self.buf.clear();
+            match attempt(self, out) {
+                Ok(done) => {
+                    if let Err(error) = done {
+                        out.truncate(start);
+                        out.error(&error.to_string());
+                    }
+                    self.counters.reads += 1;
+                    return Ok(());
+                }
+                Err(Again::Changed) => {}
+                Err(Again::Fractured) => {
+                    fractures += 1;
+                    self.counters.fractures += 1;
+                }
+            }
+            out.truncate(start);
+            if fractures == FRACTURES {
+                break;
+            }
+            self.counters.retries += 1;
+            std::hint::spin_loop();
+        }
+        self.counters.fallbacks += 1;
+        Err(Fallback)
+    }
+
+    /// The root cell of one key: its value in the buffer, or nothing.
+    fn root(&mut self, shard: usize, key: &[u8]) -> Attempt<Option<Seen>> {
+        let seen = self.readers[shard].read(Table::ROOT, fingerprint(key), key, &mut self.buf)?;
+        match &seen {
+            Some(seen) => self.note(shard, seen)?,
+            None => return Ok(None),
+        };
+        Ok(seen.filter(|s| self.is_live(s)))
+    }
+
+    fn is_live(&self, seen: &Seen) -> bool {
+        seen.kind != Kind::Tombstone && (seen.expire_at_ms == 0 || seen.expire_at_ms > self.now_ms)
+    }
+
+    /// The timestamp of a root cell's last change.
+    fn ts_of(seen: &Seen) -> u64 {
+        if shard::is_big(seen.kind) { seen.words[shard::MODIFIED].max(seen.ts) } else { seen.ts }
+    }
+
+    /// Takes note of what was read; again, if its transaction is still being written. The words of the transaction's record are
+    /// left in `record`; whether it has one.
+    fn note(&mut self, shard: usize, seen: &Seen) -> Attempt<bool> {
+        self.clock = self.clock.max(Self::ts_of(seen));
+        let Some(txn) = seen.txn else { return Ok(false) };
+        let reader = &self.readers[shard];
+        self.record.clear();
+        let Some(tid) = reader.txn_record(txn, &mut self.record) else { return Ok(false) };
+        let mut patience = 200;
+        while reader.txn_under_way(txn) {
+            patience -= 1;
+            if patience == 0 {
+                return Err(Again::Changed);
+            }
+            std::hint::spin_loop();
+        }
+        self.txns.push((tid, seen.ts));
+        Ok(true)
+    }
+
+    /// The root cells of several keys at one moment, as far as isolation goes: in `cells`, their values in the buffer.
+    fn roots(&mut self, keys: &[(usize, &[u8])]) -> Attempt<()> {
+        self.cells.clear();
+        self.epochs.clear();
+        for &(shard, _) in keys {
+            if !self.epochs.iter().any(|e| e.0 == shard) {
+                self.epochs.push((shard, self.readers[shard].epoch()));
+            }
+        }
+        for keys in keys.chunks(WIDTH) {
+            let mut gets = [(0, 0, &[][..]); WIDTH];
+            for (to, &(shard, key)) in gets.iter_mut().zip(keys) {
+                *to = (shard, fingerprint(key), key);
+            }
+            let gets = gets.map(|(shard, hash, key)| Get {
+                reader: &self.readers[shard],
+                table: Table::ROOT,
+                hash,
+                key,
+            });
+            let gets = &gets[..keys.len()];
+            self.answers.clear();
+            read_many(gets, &mut self.buf, &mut self.answers);
+            for ((answer, &(shard, _)), get) in self.answers.drain(..).zip(keys).zip(gets) {
+                let answer = answer?;
+                let ts = answer.seen.as_ref().map_or(0, Self::ts_of);
+                self.cells.push(Cell { shard, hash: get.hash, ts, answer });
+            }
+        }
+        let cells = std::mem::take(&mut self.cells);
+        let done = self.believe(&cells);
+        self.cells = cells;
+        done
+    }
+
+    /// Whether what was read belongs together.
+    fn believe(&mut self, cells: &[Cell]) -> Attempt<()> {
+        let mut fractured = false;
+        for cell in cells {
+            let Some(seen) = &cell.answer.seen else { continue };
+            if self.note(cell.shard, seen)? {
+                let half = |other: &Cell| {
+                    other.shard != cell.shard && other.ts < seen.ts && self.may_hold(other.hash)
+                };
+                fractured |= cells.iter().any(half);
+            }
+        }
+        let current = |c: &Cell| self.readers[c.shard].still_current(&c.answer.witness);
+        if cells.len() > self.epochs.len() && !cells.iter().all(current) {
+            return Err(Again::Changed);
+        }
+        if fractured {
+            return Err(Again::Fractured);
+        }
+        let forgot = |&(shard, epoch): &(usize, u64)| self.readers[shard].epoch() > epoch + 1;
+        if self.epochs.len() > 1 && self.epochs.iter().any(forgot) { Err(Again::Changed) } else { Ok(()) }
+    }
+
+    /// Whether the transaction whose record was read last may have written the key of this fingerprint.
+    fn may_hold(&self, fingerprint: u64) -> bool {
+        match self.siblings {
+            Siblings::Keys => self.record.contains(&fingerprint),
+            Siblings::Bloom => bloom_bits(fingerprint)
+                .iter()
+                .all(|b| self.record.get(b / 64).is_some_and(|word| word & 1 << (b % 64) != 0)),
+            Siblings::Unsaid => true,
+            Siblings::Ignored => false,
+        }
+    }
+}
