@@ -88,8 +88,8 @@ class Server:
         return Connection.unix(self.unix_path, timeout)
 
     def alive(self):
-        """It runs, and it serves."""
-        if self.process.poll() is not None:
+        """It runs, it serves, and no thread of it panicked."""
+        if self.process.poll() is not None or "panicked at" in self.log():
             return False
         with self.connect(timeout=10) as connection:
             return connection("PING") == "PONG"
