@@ -24,7 +24,8 @@ pub(crate) struct LongDouble {
 }
 
 impl LongDouble {
-    const ZERO: Self = Self { negative: false, infinite: false, mantissa: 0, exponent: 0 };
+    /// Zero.
+    pub(crate) const ZERO: Self = Self { negative: false, infinite: false, mantissa: 0, exponent: 0 };
     const INFINITY: Self = Self { negative: false, infinite: true, mantissa: 0, exponent: 0 };
 
     /// Reads what `strtold` reads; no NaN, spaces, overflow or underflow.
@@ -45,6 +46,11 @@ impl LongDouble {
             _ => Self::decimal(unsigned)?,
         };
         Some(Self { negative, ..magnitude })
+    }
+
+    /// Whether it is an infinity.
+    pub(crate) fn is_infinite(self) -> bool {
+        self.infinite
     }
 
     /// The sum; `None` if it is infinite or no number.

@@ -1,6 +1,7 @@
 //! The commands, a file a group: a table of entries, then one function each.
 mod expiry;
 mod generic;
+mod hash;
 mod keyspace;
 mod lcs;
 mod list;
@@ -9,11 +10,17 @@ mod long_double;
 mod number;
 mod object;
 mod parse;
+mod random;
 mod range;
+mod scan;
+mod set;
 mod string;
 #[cfg(test)]
 pub(crate) mod testing;
 mod ttl;
+mod zset;
+mod zset_algebra;
+mod zset_range;
 
 use crate::Command;
 
@@ -29,6 +36,11 @@ pub(crate) static TABLES: &[&[Command]] = &[
     object::TABLE,
     list::TABLE,
     list_index::TABLE,
+    hash::TABLE,
+    set::TABLE,
+    zset::TABLE,
+    zset_range::TABLE,
+    zset_algebra::TABLE,
 ];
 
 /// Whether the options of this SET or ZADD let it write without looking.
