@@ -12,7 +12,7 @@
 //! The checksum covers `w0`, `ts`, the extensions but WORDS, the key and the value: everything that does not change after
 //! publication. Lengths share a word with the sequence, so they cannot be torn from it.
 
-use crate::layout::{Kind, Ref, SEQ_MASK, Shape, cell, flag};
+use crate::layout::{Kind, PLAIN_MASK, Ref, SEQ_MASK, Shape, cell, flag, plain};
 use crate::region::{Region, le_word, words_equal};
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -233,6 +233,10 @@ pub(crate) fn shape_at(region: &Region, offset: u64) -> Shape {
 /// Whether a cell that the owner knows to be whole has this key.
 #[inline]
 pub(crate) fn key_is(region: &Region, offset: u64, key: &[u8]) -> bool {
+    let w0 = region.load(offset, Ordering::Relaxed);
+    if w0 & PLAIN_MASK == plain(key.len()) {
+        return words_equal(region.words(offset + 8 * cell::FIXED as u64, key.len().div_ceil(8)), key);
+    }
     let shape = shape_at(region, offset);
     shape.key_len == key.len()
         && words_equal(region.words(offset + 8 * shape.key_at() as u64, key.len().div_ceil(8)), key)

@@ -5,7 +5,7 @@
 //! key lives in its home in the old array until that bucket has been emptied, then in its home in the new one: always exactly one.
 
 use crate::cell::key_is;
-use crate::layout::{Array, BUCKET_WORDS, control_link, entry_matches, entry_offset, table};
+use crate::layout::{Array, BUCKET_WORDS, control_link, entry_offset, table};
 use crate::region::Region;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -68,14 +68,101 @@ pub(crate) fn preferred(hash: u64) -> u32 {
     if hash & 1 << 16 == 0 { 0x00fe } else { 0xff00 }
 }
 
-/// Bit i is set if the entry in word i could be for this hash.
-#[inline]
+/// Bit i is set if the tag in word i is this hash's. Only a hint where to look: an empty entry has a tag, too.
+#[inline(always)]
 pub(crate) fn candidates(words: &[AtomicU64], hash: u64) -> u32 {
-    let mut mask = 0;
-    for (i, word) in words.iter().enumerate().take(BUCKET_WORDS).skip(1) {
-        mask |= u32::from(entry_matches(word.load(Ordering::Relaxed), hash)) << i;
+    tags::bucket(words, hash as u16) & 0xfffe
+}
+
+/// Words in a line.
+pub(crate) const LINE_WORDS: usize = BUCKET_WORDS / 2;
+
+/// Where in the bucket the line that a hash prefers begins, in bytes.
+#[inline(always)]
+pub(crate) fn preferred_line(hash: u64) -> u64 {
+    hash >> 10 & 64
+}
+
+/// The candidates in the preferred line, as bits of the line; a control word is none.
+#[inline(always)]
+pub(crate) fn line_candidates(line: &[AtomicU64], hash: u64) -> u32 {
+    tags::line(line, hash as u16) & !u32::from(hash & 1 << 16 == 0)
+}
+
+/// The candidates in the preferred line, as bits of the bucket.
+#[inline(always)]
+pub(crate) fn preferred_candidates(words: &[AtomicU64], hash: u64) -> u32 {
+    let line = (preferred_line(hash) / 8) as usize;
+    match words.get(line..line + LINE_WORDS) {
+        Some(words) => line_candidates(words, hash) << line,
+        None => 0,
     }
-    mask
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+mod tags {
+    //! The tags of a line in a dozen instructions. The loads are assembly because Rust has no relaxed vector load; to the
+    //! language they are the eight relaxed loads that they replace, and their result is a hint.
+    use super::{AtomicU64, BUCKET_WORDS};
+    use std::arch::{asm, x86_64::*};
+
+    /// The tags of eight words, as eight 16-bit lanes, compared: 0 or -1.
+    #[inline(always)]
+    fn compare(words: &[AtomicU64], tag: u16) -> __m128i {
+        assert!(words.len() >= 8);
+        let (a, b, c, d): (__m128, __m128, __m128, __m128);
+        // SAFETY: reads the 64 bytes of `words`; SSE2 belongs to the architecture. Unaligned loads, so alignment is no matter.
+        unsafe {
+            asm!(
+                "movups {a}, [{p}]",
+                "movups {b}, [{p} + 16]",
+                "movups {c}, [{p} + 32]",
+                "movups {d}, [{p} + 48]",
+                p = in(reg) words.as_ptr(),
+                a = out(xmm_reg) a,
+                b = out(xmm_reg) b,
+                c = out(xmm_reg) c,
+                d = out(xmm_reg) d,
+                options(nostack, preserves_flags, readonly),
+            );
+            // The upper halves of the words, their upper halves, and these as 16-bit lanes.
+            let low = _mm_srai_epi32::<16>(_mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(a, b)));
+            let high = _mm_srai_epi32::<16>(_mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(c, d)));
+            _mm_cmpeq_epi16(_mm_packs_epi32(low, high), _mm_set1_epi16(tag as i16))
+        }
+    }
+
+    #[inline(always)]
+    pub fn line(words: &[AtomicU64], tag: u16) -> u32 {
+        let same = compare(words, tag);
+        // SAFETY: SSE2.
+        unsafe { _mm_movemask_epi8(_mm_packs_epi16(same, _mm_setzero_si128())) as u32 }
+    }
+
+    #[inline(always)]
+    pub fn bucket(words: &[AtomicU64], tag: u16) -> u32 {
+        assert!(words.len() >= BUCKET_WORDS);
+        let (first, second) = (compare(words, tag), compare(&words[8..], tag));
+        // SAFETY: SSE2.
+        unsafe { _mm_movemask_epi8(_mm_packs_epi16(first, second)) as u32 }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+mod tags {
+    use super::{AtomicU64, BUCKET_WORDS, Ordering};
+
+    pub fn line(words: &[AtomicU64], tag: u16) -> u32 {
+        let mut mask = 0;
+        for (i, word) in words.iter().enumerate().take(BUCKET_WORDS) {
+            mask |= u32::from(word.load(Ordering::Relaxed) >> 48 == u64::from(tag)) << i;
+        }
+        mask
+    }
+
+    pub fn bucket(words: &[AtomicU64], tag: u16) -> u32 {
+        line(words, tag)
+    }
 }
 
 /// Bit i is set if word i holds no entry.
@@ -99,6 +186,20 @@ pub(crate) struct Slot {
 /// The entry of a key in the chain that starts at `home`.
 #[inline]
 pub(crate) fn find(region: &Region, home: u64, hash: u64, key: &[u8]) -> Option<Slot> {
+    let words = bucket(region, home);
+    let mut mask = preferred_candidates(words, hash);
+    while mask != 0 {
+        let i = mask.trailing_zeros() as usize;
+        mask &= mask - 1;
+        let entry = words[i & (BUCKET_WORDS - 1)].load(Ordering::Relaxed);
+        if entry != 0 && key_is(region, entry_offset(entry), key) {
+            return Some(Slot { at: home + 8 * i as u64, entry });
+        }
+    }
+    find_anywhere(region, home, hash, key)
+}
+
+fn find_anywhere(region: &Region, home: u64, hash: u64, key: &[u8]) -> Option<Slot> {
     let mut offset = home;
     loop {
         let words = bucket(region, offset);
@@ -106,8 +207,8 @@ pub(crate) fn find(region: &Region, home: u64, hash: u64, key: &[u8]) -> Option<
         while mask != 0 {
             let i = mask.trailing_zeros() as usize;
             mask &= mask - 1;
-            let entry = words[i].load(Ordering::Relaxed);
-            if key_is(region, entry_offset(entry), key) {
+            let entry = words[i & (BUCKET_WORDS - 1)].load(Ordering::Relaxed);
+            if entry != 0 && key_is(region, entry_offset(entry), key) {
                 return Some(Slot { at: offset + 8 * i as u64, entry });
             }
         }

@@ -7,7 +7,7 @@
 //! entry   | tag 16 (63..48) | spare 4 | offset in granules 40 (43..4) | lines 4 (3..0) |      0 = empty
 //! w0      | value length 16 | key length 8 | flags 8 | kind 8 | sequence 24 (odd: not readable) |
 //! ref     | sequence 24 (63..40) | offset in granules 40 |                            link: 0 = current, 1 = look in the index
-//! array   | changes 16 (63..48) | size code 8 | offset in granules 40 |
+//! array   | changes 16 (63..48) | shift 6 (47..42) | factor 2 (41..40) | offset in granules 40 |
 //! control | changes 24 (63..40) | offset of the overflow bucket 40 |
 //! ```
 
@@ -223,12 +223,6 @@ pub(crate) fn entry(hash: u64, offset: u64, bytes: u64) -> u64 {
 pub(crate) fn entry_offset(entry: u64) -> u64 {
     entry & 0x0fff_ffff_fff0
 }
-/// Whether an entry could be for this hash.
-#[inline]
-pub(crate) fn entry_matches(entry: u64, hash: u64) -> bool {
-    (entry ^ (hash << 48)) >> 48 == 0 && entry != 0
-}
-
 /// A packed array word: where a table's buckets are and how many.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Array(pub u64);
@@ -238,24 +232,37 @@ pub(crate) const MAX_CODE: u64 = 59;
 
 impl Array {
     pub fn new(offset: u64, code: u64, changes: u64) -> Array {
-        Array((offset / GRANULE) | code << 40 | (changes & 0xffff) << 48)
+        let (factor, shift) = match code {
+            0 => (1, 32),
+            c => (2 + ((c - 1) & 1), 32 - ((c - 1) >> 1)),
+        };
+        Array((offset / GRANULE) | factor << 40 | shift << 42 | (changes & 0xffff) << 48)
     }
     #[inline]
     pub fn offset(self) -> u64 {
         (self.0 & OFFSET_MASK) * GRANULE
     }
     #[inline]
+    fn factor(self) -> u64 {
+        (self.0 >> 40) & 3
+    }
+    #[inline]
+    fn shift(self) -> u64 {
+        (self.0 >> 42) & 63
+    }
+    /// The size code, for the owner, whose words are well formed.
+    #[inline]
     pub fn code(self) -> u64 {
-        (self.0 >> 40) & 0xff
+        if self.factor() < 2 { 0 } else { 1 + 2 * 32u64.saturating_sub(self.shift()) + self.factor() - 2 }
     }
     #[inline]
     pub fn changes(self) -> u64 {
         self.0 >> 48
     }
-    /// Buckets in the array; whatever the word holds, at most 2^31.
+    /// Buckets in the array; whatever the word holds, no more than 3 * 2^32.
     #[inline]
     pub fn buckets(self) -> u64 {
-        buckets_of(self.code().min(MAX_CODE))
+        self.factor() << 32 >> self.shift()
     }
     #[inline]
     pub fn bytes(self) -> u64 {
@@ -265,7 +272,7 @@ impl Array {
     /// whatever the size.
     #[inline]
     pub fn home(self, hash: u64) -> u64 {
-        ((hash >> 32) * self.buckets()) >> 32
+        ((hash >> 32) * self.factor()) >> self.shift()
     }
     #[inline]
     pub fn bucket_offset(self, bucket: u64) -> u64 {
@@ -367,11 +374,29 @@ impl Shape {
     }
 }
 
+/// Words of the fixed header and of the extensions that a set of flags names.
+const WORDS_BEFORE: [u8; flag::ALL as usize + 1] = {
+    let mut table = [0; flag::ALL as usize + 1];
+    let mut flags = 0;
+    while flags < table.len() {
+        let words = if flags as u64 & flag::WORDS != 0 { 3 } else { 0 };
+        table[flags] = cell::FIXED as u8 + flags.count_ones() as u8 + words;
+        flags += 1;
+    }
+    table
+};
+
+/// `w0` without sequence, kind and value length, but the lowest bit of the sequence: equal to [`plain`] in a readable cell
+/// without extensions whose key has this length.
+pub(crate) const PLAIN_MASK: u64 = 1 | 0xff << 32 | 0xff << 40;
+#[inline]
+pub(crate) fn plain(key_len: usize) -> u64 {
+    (key_len as u64) << 40
+}
+
 #[inline]
 pub(crate) fn extension_at(flags: u64, which: u64) -> usize {
-    let before = flags & (which - 1);
-    let words = if before & flag::WORDS != 0 { 3 } else { 0 };
-    cell::FIXED + before.count_ones() as usize + words
+    usize::from(WORDS_BEFORE[(flags & (which - 1) & flag::ALL) as usize])
 }
 
 /// The number of slab classes for cells; beyond [`MAX_SLAB`] a cell takes whole pages.
@@ -428,6 +453,7 @@ mod tests {
     fn every_position_is_at_home_in_one_bucket() {
         for code in 0..20 {
             let a = Array::new(4096, code, 0);
+            assert_eq!((a.code(), a.buckets(), a.offset()), (code, buckets_of(code), 4096));
             for b in 0..a.buckets() {
                 let (start, end) = (a.start_of(b), a.start_of(b + 1));
                 assert_eq!(a.home(start << 32), b);

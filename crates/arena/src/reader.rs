@@ -16,12 +16,12 @@
 //! Every other outcome is a new attempt; after [`TRIES`] of them the answer is [`Busy`].
 
 use crate::Busy;
-use crate::index::{candidates, preferred};
+use crate::index::{LINE_WORDS, candidates, line_candidates, preferred_candidates, preferred_line};
 use crate::layout::{
-    Array, BUCKET_WORDS, Kind, LAYOUT_VERSION, LOOK_IN_INDEX, MAGIC, PAGE, Ref, SEQ_MASK, Shape, Table, cell,
-    control_link, entry_offset, extension_at, flag, superblock, table,
+    Array, BUCKET_WORDS, Kind, LAYOUT_VERSION, LOOK_IN_INDEX, MAGIC, PAGE, PLAIN_MASK, Ref, SEQ_MASK, Shape,
+    Table, cell, control_link, entry_offset, extension_at, flag, plain, superblock, table,
 };
-use crate::region::{Region, append, words_equal};
+use crate::region::{Region, append, copy_behind, words_equal};
 use crate::sync::{AtomicU64, Ordering, fence};
 use std::ops::Range;
 use std::sync::Arc;
@@ -78,15 +78,41 @@ pub struct Answer {
 /// What [`Reader::still_current`] needs to know about a read.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
-    flushes: u64,
     table: Table,
-    proof: Proof,
+    /// Present: the cell. Absent: the array.
+    place: u64,
+    /// Absent: the home bucket.
+    bucket: u32,
+    /// Absent: the home bucket's count of changes.
+    changes: u32,
+    flushes: u32,
+    /// 0 = present; otherwise which of the two arrays, as a word number of the descriptor.
+    which: u32,
 }
 
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Proof {
-    Present(Ref),
-    Absent { which: usize, array: Array, bucket: u64, control: u64 },
+/// What one attempt found, before any of it is handed out: all there is of a cell without extensions.
+struct Quick {
+    offset: u64,
+    w0: u64,
+    ts: u64,
+    value_len: usize,
+    flushes: u32,
+}
+
+/// The same of any cell, or of none.
+struct Hit {
+    quick: Quick,
+    extensions: Extensions,
+    absent: Option<Witness>,
+}
+
+#[derive(Default)]
+struct Extensions {
+    used: bool,
+    expire_at_ms: u64,
+    seq: u32,
+    txn: Option<Ref>,
+    words: [u64; 4],
 }
 
 /// Begin again.
@@ -100,11 +126,11 @@ struct Sight<'a> {
     which: usize,
     array: Array,
     bucket: u64,
-    flushes: u64,
+    flushes: u32,
     table: Table,
 }
 
-impl<'a> Sight<'a> {
+impl Sight<'_> {
     /// Whether the array is still the table's.
     #[inline(always)]
     fn holds(&self) -> bool {
@@ -116,14 +142,73 @@ impl<'a> Sight<'a> {
         self.array.bucket_offset(self.bucket)
     }
     fn absent(&self, control: u64) -> Witness {
-        let proof = Proof::Absent { which: self.which, array: self.array, bucket: self.bucket, control };
-        Witness { flushes: self.flushes, table: self.table, proof }
+        Witness {
+            table: self.table,
+            place: self.array.0,
+            bucket: self.bucket as u32,
+            changes: (control >> 40) as u32,
+            flushes: self.flushes,
+            which: self.which as u32,
+        }
+    }
+}
+
+impl Extensions {
+    #[inline(never)]
+    fn load(words: &[AtomicU64], shape: &Shape) -> Extensions {
+        let load = |which| shape.extension(which).map(|at| words[at].load(Ordering::Relaxed));
+        Extensions {
+            used: true,
+            expire_at_ms: load(flag::EXPIRE).unwrap_or(0),
+            seq: load(flag::SEQ).unwrap_or(0) as u32,
+            txn: load(flag::TXN).map(Ref::from_raw),
+            words: match shape.extension(flag::WORDS) {
+                Some(at) => std::array::from_fn(|i| words[at + i].load(Ordering::Acquire)),
+                None => [0; 4],
+            },
+        }
+    }
+}
+
+impl Quick {
+    #[inline(always)]
+    fn seen(&self, table: Table, start: usize) -> Seen {
+        let cell = Ref::new(self.offset, self.w0 & SEQ_MASK);
+        let flushes = self.flushes;
+        Seen {
+            kind: Kind::from_u8((self.w0 >> 24) as u8).unwrap_or(Kind::Tombstone),
+            ts: self.ts,
+            seq: 0,
+            expire_at_ms: 0,
+            txn: None,
+            cell,
+            value_len: self.value_len,
+            value: start..start + self.value_len,
+            words: [0; 4],
+            witness: Witness { table, place: cell.to_raw(), bucket: 0, changes: 0, flushes, which: 0 },
+        }
+    }
+}
+
+impl Hit {
+    fn seen(self, table: Table, start: usize) -> Seen {
+        let Extensions { used: _, expire_at_ms, seq, txn, words } = self.extensions;
+        Seen { seq, expire_at_ms, txn, words, ..self.quick.seen(table, start) }
+    }
+    fn answer(self, table: Table, start: usize) -> Answer {
+        match self.absent {
+            Some(witness) => Answer { seen: None, witness },
+            None => {
+                let seen = self.seen(table, start);
+                Answer { witness: seen.witness, seen: Some(seen) }
+            }
+        }
     }
 }
 
 /// A candidate's verdict.
 enum Verdict {
-    Found(Seen),
+    Found,
     Removed,
     OtherKey,
 }
@@ -145,45 +230,119 @@ impl Reader {
     /// [`Reader::seqlock_validate`].
     #[inline]
     pub fn read(&self, t: Table, hash: u64, key: &[u8], out: &mut Vec<u8>) -> Result<Option<Seen>, Busy> {
-        self.look_up::<true>(t, hash, key, out).map(|answer| answer.seen)
+        let start = out.len();
+        if let Some(quick) = self.quick::<true>(t, hash, key, out) {
+            return Ok(Some(quick.seen(t, start)));
+        }
+        let hit = self.look_up::<true>(t, hash, key, out)?;
+        Ok(if hit.absent.is_some() { None } else { Some(hit.seen(t, start)) })
     }
 
     /// Like [`Reader::read`], with the proof for an absent key, too.
     #[inline]
     pub fn read_witnessed(&self, t: Table, hash: u64, key: &[u8], out: &mut Vec<u8>) -> Result<Answer, Busy> {
-        self.look_up::<true>(t, hash, key, out)
+        let start = out.len();
+        if let Some(quick) = self.quick::<true>(t, hash, key, out) {
+            let seen = quick.seen(t, start);
+            return Ok(Answer { witness: seen.witness, seen: Some(seen) });
+        }
+        Ok(self.look_up::<true>(t, hash, key, out)?.answer(t, start))
     }
 
     /// Reads everything but the value.
     #[inline]
     pub fn peek(&self, t: Table, hash: u64, key: &[u8]) -> Result<Option<Seen>, Busy> {
-        self.look_up::<false>(t, hash, key, &mut Vec::new()).map(|answer| answer.seen)
+        if let Some(quick) = self.quick::<false>(t, hash, key, &mut Vec::new()) {
+            return Ok(Some(Seen { value: 0..0, ..quick.seen(t, 0) }));
+        }
+        self.peek_witnessed(t, hash, key).map(|answer| answer.seen)
     }
 
     /// Like [`Reader::peek`], with the proof for an absent key, too.
     #[inline]
     pub fn peek_witnessed(&self, t: Table, hash: u64, key: &[u8]) -> Result<Answer, Busy> {
-        self.look_up::<false>(t, hash, key, &mut Vec::new())
+        let mut answer = self.look_up::<false>(t, hash, key, &mut Vec::new())?.answer(t, 0);
+        if let Some(seen) = &mut answer.seen {
+            seen.value = 0..0;
+        }
+        Ok(answer)
     }
 
-    #[inline]
-    pub(crate) fn look_up<const COPY: bool>(
+    #[inline(never)]
+    fn look_up<const COPY: bool>(
         &self,
         t: Table,
         hash: u64,
         key: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Answer, Busy> {
+    ) -> Result<Hit, Busy> {
         let start = out.len();
+        let mut hit = Hit {
+            quick: Quick { offset: 0, w0: 0, ts: 0, value_len: 0, flushes: 0 },
+            extensions: Extensions::default(),
+            absent: None,
+        };
         for _ in 0..TRIES {
-            match self.attempt::<COPY>(t, hash, key, out) {
-                Ok(answer) => return Ok(answer),
-                Err(Again) => out.truncate(start),
+            if self.attempt::<COPY>(t, hash, key, out, &mut hit).is_ok() {
+                return Ok(hit);
             }
+            out.truncate(start);
             #[cfg(loom)]
             loom::thread::yield_now();
         }
         Err(Busy)
+    }
+
+    /// One attempt at the common case, by the same procedure: no growth, the first candidate of the preferred line, a current cell
+    /// without extensions. `None` says nothing at all.
+    #[inline(always)]
+    fn quick<const COPY: bool>(&self, t: Table, hash: u64, key: &[u8], out: &mut Vec<u8>) -> Option<Quick> {
+        let root = self.region.try_words(superblock::ROOT_AT, table::WORDS)?;
+        let table = if t == Table::ROOT { root } else { self.region.try_words(t.offset(), table::WORDS)? };
+        let table_w0 = t.seq() | (Kind::Table as u64) << 24;
+        if table[table::W0].load(Ordering::Acquire) != table_w0 {
+            return None;
+        }
+        let flushes = root[table::FLUSHES].load(Ordering::Acquire) as u32;
+        let current = Array(table[table::CURRENT].load(Ordering::Acquire));
+        if table[table::OLD].load(Ordering::Acquire) != 0 || key.len() > 0xff {
+            return None;
+        }
+        let line = current.bucket_offset(current.home(hash)) + preferred_line(hash);
+        let slots = self.region.try_words(line, LINE_WORDS)?;
+        let mask = line_candidates(slots, hash);
+        if mask == 0 {
+            return None;
+        }
+        let slot = &slots[mask.trailing_zeros() as usize & (LINE_WORDS - 1)];
+        let entry = slot.load(Ordering::Acquire);
+        let offset = entry_offset(entry);
+        let value_at = cell::FIXED + key.len().div_ceil(8);
+        let head = self.region.try_words(offset, value_at)?;
+        let w0 = head[cell::W0].load(Ordering::Acquire);
+        if w0 & PLAIN_MASK != plain(key.len()) || offset < PAGE || !words_equal(&head[cell::FIXED..], key) {
+            return None;
+        }
+        let value_len = (w0 >> 48) as usize;
+        if COPY {
+            copy_behind(self.region.try_words(offset + 8 * value_at as u64, value_len.div_ceil(8))?, out);
+        }
+        let ts = head[cell::TS].load(Ordering::Relaxed);
+        let link = head[cell::LINK].load(Ordering::Acquire);
+        fence(Ordering::Acquire);
+        let confirmed = slot.load(Ordering::Acquire) == entry
+            && head[cell::W0].load(Ordering::Relaxed) == w0
+            && table[table::CURRENT].load(Ordering::Relaxed) == current.0
+            && table[table::W0].load(Ordering::Relaxed) == table_w0;
+        if !confirmed || link != 0 || Kind::from_u8((w0 >> 24) as u8).is_none() {
+            return None;
+        }
+        if COPY {
+            let length = out.len() + value_len;
+            // SAFETY: `copy_behind` has written at least `value_len` bytes behind the length.
+            unsafe { out.set_len(length) };
+        }
+        Some(Quick { offset, w0, ts, value_len, flushes })
     }
 
     /// The home of a hash. The order of the loads matters: each of them may be the newest of its kind.
@@ -195,7 +354,7 @@ impl Reader {
         if w0 != t.seq() | (Kind::Table as u64) << 24 {
             return None;
         }
-        let flushes = root[table::FLUSHES].load(Ordering::Acquire);
+        let flushes = root[table::FLUSHES].load(Ordering::Acquire) as u32;
         let current = Array(words[table::CURRENT].load(Ordering::Acquire));
         let old = Array(words[table::OLD].load(Ordering::Acquire));
         if old.0 != 0 {
@@ -215,20 +374,21 @@ impl Reader {
         hash: u64,
         key: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Answer, Again> {
+        hit: &mut Hit,
+    ) -> Result<(), Again> {
         let sight = self.sight(t, hash).ok_or(Again)?;
         let words = self.region.try_words(sight.home(), BUCKET_WORDS).ok_or(Again)?;
-        let mut mask = candidates(words, hash) & preferred(hash);
+        let mut mask = preferred_candidates(words, hash);
         while mask != 0 {
             let slot = &words[mask.trailing_zeros() as usize & (BUCKET_WORDS - 1)];
             mask &= mask - 1;
-            match self.judge::<COPY>(&sight, slot, key, out)? {
-                Verdict::Found(seen) => return Ok(Answer { witness: seen.witness, seen: Some(seen) }),
-                Verdict::Removed => return self.removed(&sight, slot),
+            match self.judge::<COPY>(&sight, slot, key, out, hit)? {
+                Verdict::Found => return Ok(()),
+                Verdict::Removed => return self.removed(&sight, slot, hit),
                 Verdict::OtherKey => {}
             }
         }
-        self.attempt_all::<COPY>(&sight, words, hash, key, out)
+        self.attempt_all::<COPY>(&sight, words, hash, key, out, hit)
     }
 
     /// The whole bucket and its overflow, under the change counter.
@@ -240,7 +400,8 @@ impl Reader {
         hash: u64,
         key: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Answer, Again> {
+        hit: &mut Hit,
+    ) -> Result<(), Again> {
         let control = home[0].load(Ordering::Acquire);
         let mut words = home;
         let mut link = control_link(control);
@@ -249,16 +410,15 @@ impl Reader {
             while mask != 0 {
                 let slot = &words[mask.trailing_zeros() as usize & (BUCKET_WORDS - 1)];
                 mask &= mask - 1;
-                match self.judge::<COPY>(sight, slot, key, out)? {
-                    Verdict::Found(seen) => return Ok(Answer { witness: seen.witness, seen: Some(seen) }),
-                    Verdict::Removed => return self.removed(sight, slot),
+                match self.judge::<COPY>(sight, slot, key, out, hit)? {
+                    Verdict::Found => return Ok(()),
+                    Verdict::Removed => return self.removed(sight, slot, hit),
                     Verdict::OtherKey => {}
                 }
             }
             if link == 0 {
                 fence(Ordering::Acquire);
-                let witness = sight.absent(control);
-                return if self.holds(&witness) { Ok(Answer { seen: None, witness }) } else { Err(Again) };
+                return self.absent(sight.absent(control), hit);
             }
             words = self.region.try_words(link, BUCKET_WORDS).ok_or(Again)?;
             link = control_link(words[0].load(Ordering::Acquire));
@@ -266,9 +426,14 @@ impl Reader {
         Err(Again)
     }
 
+    fn absent(&self, witness: Witness, hit: &mut Hit) -> Result<(), Again> {
+        hit.absent = Some(witness);
+        if self.holds(&witness) { Ok(()) } else { Err(Again) }
+    }
+
     /// The entry leads to a removed cell: absent, if it still does so now that the counter is known.
     #[cold]
-    fn removed(&self, sight: &Sight<'_>, slot: &AtomicU64) -> Result<Answer, Again> {
+    fn removed(&self, sight: &Sight<'_>, slot: &AtomicU64, hit: &mut Hit) -> Result<(), Again> {
         let home = self.region.try_words(sight.home(), 1).ok_or(Again)?;
         let control = home[0].load(Ordering::Acquire);
         let entry = slot.load(Ordering::Acquire);
@@ -277,12 +442,12 @@ impl Reader {
         let link = head[cell::LINK].load(Ordering::Acquire);
         fence(Ordering::Acquire);
         let same = entry != 0
-            && w0 & 1 == 0
+            && w0 == hit.quick.w0
+            && entry_offset(entry) == hit.quick.offset
             && link == LOOK_IN_INDEX
             && slot.load(Ordering::Acquire) == entry
             && head[cell::W0].load(Ordering::Relaxed) == w0;
-        let witness = sight.absent(control);
-        if same && self.holds(&witness) { Ok(Answer { seen: None, witness }) } else { Err(Again) }
+        if same { self.absent(sight.absent(control), hit) } else { Err(Again) }
     }
 
     #[inline(always)]
@@ -292,6 +457,7 @@ impl Reader {
         slot: &AtomicU64,
         key: &[u8],
         out: &mut Vec<u8>,
+        hit: &mut Hit,
     ) -> Result<Verdict, Again> {
         let entry = slot.load(Ordering::Acquire);
         let offset = entry_offset(entry);
@@ -302,7 +468,8 @@ impl Reader {
                 && sight.holds()
         };
         if entry == 0 {
-            return Err(Again);
+            // Empty, or emptied since: a key that is not here, which the change counter has to confirm.
+            return Ok(Verdict::OtherKey);
         }
         let (words, shape) = self.whole_cell(offset)?;
         if !self.key_is(words, &shape, key) {
@@ -311,20 +478,21 @@ impl Reader {
         if COPY && shape.value_len > LARGE && !confirm(words, shape.w0) {
             return Err(Again);
         }
-        let (seen, link) = self.take::<COPY>(sight, offset, words, &shape, out)?;
+        let start = out.len();
+        let link = self.take::<COPY>(offset, words, &shape, out, hit)?;
         if !confirm(words, shape.w0) {
             return Err(Again);
         }
-        match link {
-            0 => Ok(Verdict::Found(seen)),
-            LOOK_IN_INDEX => Ok(Verdict::Removed),
-            _ => {
-                if COPY {
-                    out.truncate(seen.value.start);
-                }
-                self.follow::<COPY>(sight, words, shape.w0, Ref::from_raw(link), key, out)
-            }
+        hit.quick.flushes = sight.flushes;
+        hit.absent = None;
+        if link == 0 {
+            return Ok(Verdict::Found);
         }
+        out.truncate(start);
+        if link == LOOK_IN_INDEX {
+            return Ok(Verdict::Removed);
+        }
+        self.follow::<COPY>(words, shape.w0, Ref::from_raw(link), key, out, hit)
     }
 
     /// From a superseded cell to the current one. `first` and `first_w0` are of the confirmed cell where the index led.
@@ -332,12 +500,12 @@ impl Reader {
     #[inline(never)]
     fn follow<const COPY: bool>(
         &self,
-        sight: &Sight<'_>,
         first: &[AtomicU64],
         first_w0: u64,
         mut target: Ref,
         key: &[u8],
         out: &mut Vec<u8>,
+        hit: &mut Hit,
     ) -> Result<Verdict, Again> {
         for _ in 0..HOPS {
             let (words, shape) = self.whole_cell(target.offset())?;
@@ -352,18 +520,17 @@ impl Reader {
             if COPY && shape.value_len > LARGE && !confirm() {
                 return Err(Again);
             }
-            let (seen, link) = self.take::<COPY>(sight, target.offset(), words, &shape, out)?;
+            let start = out.len();
+            let link = self.take::<COPY>(target.offset(), words, &shape, out, hit)?;
             if !confirm() {
                 return Err(Again);
             }
             match link {
-                0 => return Ok(Verdict::Found(seen)),
+                0 => return Ok(Verdict::Found),
                 LOOK_IN_INDEX => return Err(Again),
                 _ => target = Ref::from_raw(link),
             }
-            if COPY {
-                out.truncate(seen.value.start);
-            }
+            out.truncate(start);
         }
         Err(Again)
     }
@@ -392,76 +559,59 @@ impl Reader {
         shape.key_len == key.len() && words_equal(&words[shape.key_at()..shape.value_at()], key)
     }
 
-    /// Copies what is to be known of a cell; nothing of it is to be believed before it is confirmed.
+    /// Copies what is to be known of a cell, and answers its link; nothing of it is to be believed before it is confirmed.
     #[inline(always)]
     fn take<const COPY: bool>(
         &self,
-        sight: &Sight<'_>,
         offset: u64,
         words: &[AtomicU64],
         shape: &Shape,
         out: &mut Vec<u8>,
-    ) -> Result<(Seen, u64), Again> {
-        let kind = shape.kind().ok_or(Again)?;
-        let cell = Ref::new(offset, shape.seq());
-        let witness = Witness { flushes: sight.flushes, table: sight.table, proof: Proof::Present(cell) };
-        let start = out.len();
-        let mut seen = Seen {
-            kind,
-            ts: words[cell::TS].load(Ordering::Relaxed),
-            seq: 0,
-            expire_at_ms: 0,
-            txn: None,
-            cell,
-            value_len: shape.value_len,
-            value: start..start,
-            words: [0; 4],
-            witness,
-        };
+        hit: &mut Hit,
+    ) -> Result<u64, Again> {
+        shape.kind().ok_or(Again)?;
+        hit.quick.offset = offset;
+        hit.quick.w0 = shape.w0;
+        hit.quick.ts = words[cell::TS].load(Ordering::Relaxed);
+        hit.quick.value_len = shape.value_len;
         if shape.flags() != 0 {
-            let load = |which| shape.extension(which).map(|at| words[at].load(Ordering::Relaxed));
-            seen.expire_at_ms = load(flag::EXPIRE).unwrap_or(0);
-            seen.seq = load(flag::SEQ).unwrap_or(0) as u32;
-            seen.txn = load(flag::TXN).map(Ref::from_raw);
-            if let Some(at) = shape.extension(flag::WORDS) {
-                seen.words = std::array::from_fn(|i| words[at + i].load(Ordering::Acquire));
-            }
+            hit.extensions = Extensions::load(words, shape);
+        } else if hit.extensions.used {
+            // Left by an attempt that failed.
+            hit.extensions = Extensions::default();
         }
         if COPY {
             let at = shape.value_at();
             append(&words[at..at + shape.value_len.div_ceil(8)], shape.value_len, out);
-            seen.value = start..start + shape.value_len;
         }
-        Ok((seen, words[cell::LINK].load(Ordering::Acquire)))
+        Ok(words[cell::LINK].load(Ordering::Acquire))
     }
 
     fn holds(&self, witness: &Witness) -> bool {
         let Some(root) = self.region.try_words(superblock::ROOT_AT, table::WORDS) else { return false };
         let t = witness.table;
         let Some(words) = self.region.try_words(t.offset(), table::WORDS) else { return false };
-        let same_table = root[table::FLUSHES].load(Ordering::Acquire) == witness.flushes
+        let same_table = root[table::FLUSHES].load(Ordering::Acquire) as u32 == witness.flushes
             && words[table::W0].load(Ordering::Acquire) == t.seq() | (Kind::Table as u64) << 24;
-        same_table
-            && match witness.proof {
-                Proof::Present(cell) => {
-                    let Some(head) = self.region.try_words(cell.offset(), cell::FIXED) else { return false };
-                    let w0 = head[cell::W0].load(Ordering::Acquire);
-                    let link = head[cell::LINK].load(Ordering::Acquire);
-                    fence(Ordering::Acquire);
-                    w0 & SEQ_MASK == cell.seq() && link == 0 && head[cell::W0].load(Ordering::Relaxed) == w0
-                }
-                Proof::Absent { which, array, bucket, control } => {
-                    let Some(home) = self.region.try_words(array.bucket_offset(bucket), 1) else {
-                        return false;
-                    };
-                    let unchanged = home[0].load(Ordering::Acquire) == control;
-                    fence(Ordering::Acquire);
-                    unchanged
-                        && words[which].load(Ordering::Acquire) == array.0
-                        && (which == table::CURRENT
-                            || words[table::FRONTIER].load(Ordering::Acquire) <= bucket)
-                }
-            }
+        if !same_table {
+            return false;
+        }
+        if witness.which == 0 {
+            let cell = Ref::from_raw(witness.place);
+            let Some(head) = self.region.try_words(cell.offset(), cell::FIXED) else { return false };
+            let w0 = head[cell::W0].load(Ordering::Acquire);
+            let link = head[cell::LINK].load(Ordering::Acquire);
+            fence(Ordering::Acquire);
+            return w0 & SEQ_MASK == cell.seq() && link == 0 && head[cell::W0].load(Ordering::Relaxed) == w0;
+        }
+        let (array, bucket) = (Array(witness.place), u64::from(witness.bucket));
+        let Some(home) = self.region.try_words(array.bucket_offset(bucket), 1) else { return false };
+        let changes = home[0].load(Ordering::Acquire) >> 40;
+        fence(Ordering::Acquire);
+        let which = witness.which as usize & (table::WORDS - 1);
+        changes == u64::from(witness.changes)
+            && words[which].load(Ordering::Acquire) == array.0
+            && (which == table::CURRENT || words[table::FRONTIER].load(Ordering::Acquire) <= bucket)
     }
 
     /// Whether what a read saw is still so: the cell is the same generation and not superseded, or the absent key has not
