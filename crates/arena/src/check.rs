@@ -49,7 +49,7 @@ impl Arena {
                 return Err(format!("the list of tables is broken at {at}"));
             }
             self.claim_cell(&mut ledger, at, 64, "descriptor")?;
-            self.check_table(Table(Ref::new(at, w0).0), &mut ledger)?;
+            self.check_table(Table(Ref::new(at, w0).to_raw()), &mut ledger)?;
             previous = at;
             at = d.word(&self.region, table::NEXT);
         }

@@ -198,7 +198,7 @@ impl Arena {
                 break;
             }
             let w0 = self.region.load(next, Ordering::Relaxed);
-            self.drop_table(Table(crate::layout::Ref::new(next, w0).0));
+            self.drop_table(Table(crate::layout::Ref::new(next, w0).to_raw()));
         }
         let d = Descriptor::load(&self.region, root);
         let bytes = Array::new(0, self.initial_code, 0).bytes();

@@ -11,6 +11,8 @@
 //! control | changes 24 (63..40) | offset of the overflow bucket 40 |
 //! ```
 
+use std::num::NonZeroU64;
+
 #[cfg(target_endian = "big")]
 compile_error!("regions are little-endian words, and are read in place");
 
@@ -155,31 +157,31 @@ impl Kind {
 
 /// A cell and its generation: 40 bits of offset in granules, 24 bits of sequence.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Ref(pub(crate) u64);
+pub struct Ref(NonZeroU64);
 
 impl Ref {
     #[inline]
     pub(crate) fn new(offset: u64, seq: u64) -> Ref {
-        Ref((offset / GRANULE) | (seq & SEQ_MASK) << 40)
+        Ref::from_raw((offset / GRANULE) | (seq & SEQ_MASK) << 40)
     }
     /// The byte offset in the region.
     #[inline]
     pub fn offset(self) -> u64 {
-        (self.0 & OFFSET_MASK) * GRANULE
+        (self.0.get() & OFFSET_MASK) * GRANULE
     }
     #[inline]
     pub(crate) fn seq(self) -> u64 {
-        self.0 >> 40
+        self.0.get() >> 40
     }
-    /// The reference as a number, to be kept in a mutable word or sent.
+    /// The reference as a number, to be kept in a mutable word or sent. Never 0.
     #[inline]
     pub fn to_raw(self) -> u64 {
-        self.0
+        self.0.get()
     }
-    /// The inverse of [`Ref::to_raw`]. Any number is safe: it is checked when used.
+    /// The inverse of [`Ref::to_raw`]. Any number is safe: it is checked when used. 0 becomes a reference to no cell.
     #[inline]
     pub fn from_raw(raw: u64) -> Ref {
-        Ref(raw)
+        Ref(NonZeroU64::new(raw).unwrap_or(NonZeroU64::MIN))
     }
 }
 

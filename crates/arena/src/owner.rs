@@ -192,7 +192,7 @@ impl Arena {
             let (new, bytes) = self.write(c)?;
             let old = entry_offset(slot.entry);
             let old_bytes = 8 * shape_at(&self.region, old).words() as u64;
-            self.region.store(old + 8 * cell::LINK as u64, new.0, Ordering::Release);
+            self.region.store(old + 8 * cell::LINK as u64, new.to_raw(), Ordering::Release);
             self.region.store(slot.at, entry(hash, new.offset(), bytes), Ordering::Release);
             self.heap.retire(old, old_bytes, Use::Cell);
             return Ok(new);
@@ -288,7 +288,7 @@ impl Arena {
         if next != 0 {
             self.region.store(next + 8 * table::PREVIOUS as u64, offset, Ordering::Relaxed);
         }
-        Ok(Table(Ref::new(offset, seq).0))
+        Ok(Table(Ref::new(offset, seq).to_raw()))
     }
 
     /// Entries in a table; 0 if it has been dropped.

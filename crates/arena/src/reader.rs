@@ -66,6 +66,8 @@ pub struct Seen {
     pub witness: Witness,
 }
 
+const _: () = assert!(size_of::<Seen>() <= 128, "larger ones are moved by calls");
+
 /// An answer: what is there, if anything, and the proof.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -216,6 +218,21 @@ enum Verdict {
 impl Reader {
     pub(crate) fn new(region: Arc<Region>) -> Reader {
         Reader { region }
+    }
+
+    /// A reader of a copy of these bytes, whatever they are: for images of regions, and for fuzzers. Cut to whole words.
+    pub fn of_bytes(bytes: &[u8]) -> Result<Reader, crate::Error> {
+        let region = Region::heap(bytes.len() as u64 / 8 * 8)?;
+        for (i, chunk) in bytes.chunks_exact(8).enumerate() {
+            region.store(8 * i as u64, crate::region::le_word(chunk), Ordering::Relaxed);
+        }
+        Ok(Reader::new(Arc::new(region)))
+    }
+
+    /// A copy of the region's bytes, word by word. An image of a region that is being written is torn, as any read is.
+    pub fn image(&self) -> Vec<u8> {
+        let words = self.region.words(0, (self.region.len() / 8) as usize);
+        words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect()
     }
 
     /// Whether the superblock is one that this reader understands.
