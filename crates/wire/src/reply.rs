@@ -202,23 +202,30 @@ fn decimal(n: i64, digits: &mut [u8; 20]) -> &[u8] {
     &digits[at..]
 }
 
-/// A double as Redis writes it: `%.17g`, whole numbers without a point, `inf`, `-inf`, `nan`.
-/// Our text is the shortest that reads back as the same number.
+/// A double as Redis 7.0 writes it, C's `%.17g`: 17 significant digits without trailing zeros, so that it reads back as
+/// the same number; `inf`, `-inf`, `nan`.
 pub fn format_double(x: f64) -> String {
+    const DIGITS: i32 = 17;
     if x.is_nan() {
-        "nan".into()
-    } else if x.is_infinite() {
-        if x > 0.0 { "inf".into() } else { "-inf".into() }
-    } else if x == 0.0 {
-        if x.is_sign_negative() { "-0".into() } else { "0".into() }
-    } else if x.abs() >= 1e17 || x.abs() < 1e-4 {
-        let s = format!("{x:e}");
-        let (mantissa, exponent) = s.split_once('e').unwrap_or((&s, "0"));
-        let (sign, digits) = exponent.strip_prefix('-').map_or(("+", exponent), |d| ("-", d));
-        format!("{mantissa}e{sign}{digits:0>2}")
-    } else {
-        format!("{x}")
+        return "nan".into();
     }
+    if x.is_infinite() {
+        return if x > 0.0 { "inf".into() } else { "-inf".into() };
+    }
+    if x == x.trunc() && x.abs() < 1e15 {
+        // Whole numbers, the usual scores; minus zero keeps its sign.
+        return if x == 0.0 && x.is_sign_negative() { "-0".into() } else { (x as i64).to_string() };
+    }
+    let scientific = format!("{x:.*e}", DIGITS as usize - 1);
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trim = |s: &str| s.trim_end_matches('0').trim_end_matches('.').to_owned();
+    if !(-4..DIGITS).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", trim(mantissa), exponent.abs());
+    }
+    let fixed = format!("{x:.*}", (DIGITS - 1 - exponent) as usize);
+    if fixed.contains('.') { trim(&fixed) } else { fixed }
 }
 
 #[cfg(test)]
@@ -241,7 +248,19 @@ mod tests {
 
     #[test]
     fn doubles_read_as_redis_writes_them() {
-        for (x, s) in [(3.0, "3"), (-0.5, "-0.5"), (1e20, "1e+20"), (1e-7, "1e-07"), (f64::INFINITY, "inf")] {
+        for (x, s) in [
+            (3.0, "3"),
+            (-0.5, "-0.5"),
+            (-0.0, "-0"),
+            (1.1, "1.1000000000000001"),
+            (0.717020043971492, "0.71702004397149199"),
+            (1e20, "1e+20"),
+            (1e-7, "9.9999999999999995e-08"),
+            (123456789012345680.0, "1.2345678901234568e+17"),
+            (12345678901234568.0, "12345678901234568"),
+            (0.0001, "0.0001"),
+            (f64::INFINITY, "inf"),
+        ] {
             assert_eq!(format_double(x), s);
         }
     }
