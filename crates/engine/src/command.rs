@@ -160,8 +160,11 @@ pub struct Command {
 }
 
 impl Command {
-    /// Whether `n` arguments, the name included, fit.
+    /// Whether `n` arguments, the name included, fit. Commands of keys with a value each take an odd number.
     pub fn takes(&self, n: usize) -> bool {
+        if matches!(self.keys, KeySpec::Range { last: -1, step: 2, .. }) && n.is_multiple_of(2) {
+            return false;
+        }
         let n = n as i64;
         let arity = i64::from(self.arity);
         if arity >= 0 { n == arity } else { n >= -arity }

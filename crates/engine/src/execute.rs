@@ -1,5 +1,5 @@
 //! From a request to a handler: which command it is, whether its arguments fit, and running it at a shard.
-use crate::{Call, Command, Error, KeySpec, Result, Shard, lookup};
+use crate::{Call, Command, Error, Result, Shard, lookup};
 use kintsugidb_wire::Reply;
 use std::fmt::Write;
 
@@ -8,9 +8,7 @@ pub fn resolve(args: &[&[u8]]) -> Result<&'static Command> {
     let Some(command) = args.first().and_then(|name| lookup(name)) else {
         return Err(unknown(args));
     };
-    // Commands of key and value pairs have an odd number of arguments.
-    let in_pairs = matches!(command.keys, KeySpec::Range { last: -1, step: 2, .. });
-    if !command.takes(args.len()) || (in_pairs && args.len().is_multiple_of(2)) {
+    if !command.takes(args.len()) {
         return Err(Error::Arity(command.name.into()));
     }
     Ok(command)

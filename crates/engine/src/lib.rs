@@ -10,6 +10,7 @@
 //! version ([`Shard::begin_write`]) and the seed. One thread owns a shard.
 mod command;
 mod commands;
+mod describe;
 mod error;
 mod execute;
 mod glob;
@@ -22,6 +23,7 @@ mod shard;
 mod value;
 
 pub use command::{Call, Class, Command, Flags, Group, Handler, KeySpec, Route, lookup, table};
+pub use describe::{command as describe_commands, commands_markdown};
 pub use error::Error;
 pub use execute::{execute, resolve};
 pub use glob::{glob_match, glob_match_ignore_case};

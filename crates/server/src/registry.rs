@@ -22,14 +22,9 @@ struct Registry {
 }
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
-    let known = kintsugidb_engine::table();
-    let missing = front::NAMES.iter().filter(|(name, _)| known.iter().all(|c| c.name != *name));
-    let own =
-        missing.map(|&(name, arity)| -> &'static Command { Box::leak(Box::new(front::entry(name, arity))) });
-    let entries: Vec<Entry> = known
+    let entries: Vec<Entry> = kintsugidb_engine::table()
         .iter()
         .copied()
-        .chain(own)
         .enumerate()
         .map(|(index, command)| Entry {
             index,

@@ -5,7 +5,7 @@ mod connection;
 mod info;
 
 use crate::{conn::Conn, dispatch::Flow, worker::Worker};
-use kintsugidb_engine::{Class, Command, Error, Flags, Group, KeySpec, Route};
+use kintsugidb_engine::Error;
 
 /// What runs a command of the front end. It writes the reply to the connection.
 pub(crate) type Front = fn(&mut Worker, &mut Conn, &[&[u8]]) -> Flow;
@@ -32,45 +32,6 @@ pub(crate) fn find(name: &str) -> Option<Front> {
         "info" => info::info,
         _ => return None,
     })
-}
-
-/// Names and arities of these commands, for those that the table of the engine does not have.
-pub(crate) const NAMES: [(&str, i32); 17] = [
-    ("ping", -1),
-    ("echo", 2),
-    ("hello", -1),
-    ("auth", -2),
-    ("select", 2),
-    ("quit", -1),
-    ("reset", 1),
-    ("time", 1),
-    ("function", -2),
-    ("multi", 1),
-    ("exec", 1),
-    ("discard", 1),
-    ("watch", -2),
-    ("unwatch", 1),
-    ("client", -2),
-    ("config", -2),
-    ("info", -1),
-];
-
-/// An entry for such a command.
-pub(crate) fn entry(name: &'static str, arity: i32) -> Command {
-    Command {
-        name,
-        arity,
-        flags: if name == "watch" { Flags::NO_MULTI } else { Flags::default() },
-        keys: KeySpec::None,
-        route: Route::Front,
-        class: Class::Read,
-        group: Group::Connection,
-        since: "1.0.0",
-        complexity: "O(1)",
-        syntax: "",
-        summary: "",
-        run: |_| Ok(()),
-    }
 }
 
 /// Answers, with an error if there is one.
