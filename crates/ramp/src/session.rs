@@ -55,6 +55,11 @@ impl Session {
         }
     }
 
+    /// Whether there is anything that messages have to carry.
+    pub fn has_proofs(&self) -> bool {
+        !self.carried.is_empty()
+    }
+
     /// What a message to `shard` has to carry.
     pub fn proofs_for(&self, shard: ShardId) -> Option<Arc<[Proof]>> {
         if self.carried.is_empty() {

@@ -4,6 +4,7 @@
 //! A cursor of SCAN is `shard's own cursor * shards + shard`: when a shard is through, the next one's begins at 0, and after the last comes 0.
 use crate::{owner::Owner, registry::Entry};
 use kintsugidb_engine::Error;
+use kintsugidb_ramp::Session;
 use kintsugidb_wire::{Proto, Reply, Value};
 
 /// How the parts are merged.
@@ -19,6 +20,8 @@ pub(crate) enum AllKind {
     RandomKey,
     /// Figures for INFO.
     Figures,
+    /// One shard's reply.
+    Scan,
 }
 
 impl AllKind {
@@ -29,6 +32,7 @@ impl AllKind {
             "keys" => Self::Concat,
             "randomkey" => Self::RandomKey,
             "info" => Self::Figures,
+            "scan" => Self::Scan,
             _ => Self::Ok,
         }
     }
@@ -48,9 +52,7 @@ pub(crate) struct AllPart {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ShardFigures {
     pub keys: u64,
-    pub expires: u64,
     pub used_bytes: u64,
-    pub mapped_bytes: u64,
 }
 
 impl AllPart {
@@ -86,51 +88,71 @@ impl AllPart {
                 out.raw(&self.bytes);
             }
             AllKind::RandomKey if self.bytes.is_empty() => out.null(),
-            AllKind::RandomKey => out.raw(&self.bytes),
+            AllKind::RandomKey | AllKind::Scan => out.raw(&self.bytes),
         }
     }
 }
 
 /// Runs a command on all shards of `owner` and merges what they say.
-pub(crate) fn run_all(owner: &mut Owner, me: usize, entry: &Entry, args: &[&[u8]]) -> AllPart {
+pub(crate) fn run_all(owner: &mut Owner, entry: &Entry, args: &[&[u8]]) -> AllPart {
     let kind = entry.all;
-    if kind == AllKind::Figures {
-        return figures(owner, me);
-    }
     let mut all = AllPart::default();
-    let ids: Vec<_> = owner.shards(me).map(|(id, s)| (id, s.len(), s.random())).collect();
-    for (id, keys, random) in ids {
-        let mut out = Reply::new(Proto::Resp2);
-        let mut part = AllPart::default();
-        if !owner.run(id, entry.command, args, &mut out) {
-            part.error = Some(out.into_bytes());
-        } else {
-            match kind {
-                AllKind::Sum => {
-                    part.sum =
-                        Value::parse(out.bytes()).ok().flatten().and_then(|(v, _)| v.int()).unwrap_or(0);
-                }
-                AllKind::Concat => (part.count, part.bytes) = elements(out.bytes()),
-                AllKind::RandomKey if out.bytes().starts_with(b"$-") => {}
-                AllKind::RandomKey => {
-                    part.sum = keys as i64;
-                    part.bytes = out.into_bytes();
-                }
-                AllKind::Ok | AllKind::Figures => {}
+    for place in 0..owner.parts.len() {
+        let p = &mut owner.parts[place];
+        let (shard, keys, random) = (usize::from(p.id()), p.shard.len(), p.shard.random());
+        let part = match kind {
+            AllKind::Figures => {
+                let m = p.shard.memory();
+                let figures =
+                    ShardFigures { keys: keys as u64, used_bytes: m.used as u64, ..ShardFigures::default() };
+                AllPart { figures: vec![figures], ..AllPart::default() }
             }
-        }
+            AllKind::Scan => scan(owner, entry, shard, args),
+            _ => run_one(owner, entry, shard, keys, args),
+        };
         all.merge(kind, part, random);
     }
     all
 }
 
-/// What INFO tells of the shards.
-fn figures(owner: &mut Owner, me: usize) -> AllPart {
-    let figures = owner
-        .shards(me)
-        .map(|(_, s)| ShardFigures { keys: s.len() as u64, ..ShardFigures::default() })
-        .collect();
-    AllPart { figures, ..AllPart::default() }
+/// SCAN inside of EXEC: only the shard that the cursor names has something to say.
+fn scan(owner: &mut Owner, entry: &Entry, shard: usize, args: &[&[u8]]) -> AllPart {
+    let mut part = AllPart::default();
+    match split_cursor(args.get(1).copied().unwrap_or_default(), owner.total()) {
+        Ok((at, local)) if at == shard => {
+            let local = local.to_string();
+            let mut args = args.to_vec();
+            args[1] = local.as_bytes();
+            let mut out = Reply::new(Proto::Resp2);
+            owner.execute(shard, entry.command, &args, &mut Session::default(), &mut out);
+            part.bytes = out.into_bytes();
+        }
+        Ok(_) => {}
+        Err(e) => part.error = Some(format!("-{e}\r\n").into_bytes()),
+    }
+    part
+}
+
+fn run_one(owner: &mut Owner, entry: &Entry, shard: usize, keys: usize, args: &[&[u8]]) -> AllPart {
+    let mut out = Reply::new(Proto::Resp2);
+    let mut part = AllPart::default();
+    owner.execute(shard, entry.command, args, &mut Session::default(), &mut out);
+    let reply = out.bytes();
+    if reply.starts_with(b"-") {
+        part.error = Some(out.into_bytes());
+        return part;
+    }
+    match entry.all {
+        AllKind::Sum => part.sum = Value::parse(reply).ok().flatten().and_then(|(v, _)| v.int()).unwrap_or(0),
+        AllKind::Concat => (part.count, part.bytes) = elements(reply),
+        AllKind::RandomKey if reply.starts_with(b"$-") => {}
+        AllKind::RandomKey => {
+            part.sum = keys as i64;
+            part.bytes = out.into_bytes();
+        }
+        AllKind::Ok | AllKind::Figures | AllKind::Scan => {}
+    }
+    part
 }
 
 /// The count and the encoded elements of an encoded array.

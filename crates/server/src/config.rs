@@ -1,23 +1,9 @@
 //! Settings. Each is defined once, in the list below: from it come the flag (`--proto-max-bulk-len`), the variable
 //! (`KINTSUGI_PROTO_MAX_BULK_LEN`), the entry of `kintsugi.toml` with its comment, CONFIG GET and CONFIG SET.
 //! Flags win over the environment, that over the file, that over the default.
+pub use kintsugidb_ramp::Isolation;
+use kintsugidb_ramp::MAX_SHARDS;
 use std::fmt::Write as _;
-
-/// How several keys on several shards are read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Isolation {
-    /// RAMP-Fast: one round for most reads, siblings' fingerprints as metadata.
-    #[default]
-    Fast,
-    /// RAMP-Small: two rounds, a timestamp as metadata.
-    Small,
-    /// RAMP-Hybrid: a Bloom filter as metadata.
-    Hybrid,
-    /// Strict two-phase locking.
-    Locking,
-    /// No isolation: reads may be fractured.
-    None,
-}
 
 /// A type that settings have.
 pub trait SettingValue: Sized {
@@ -94,24 +80,11 @@ impl SettingValue for Bytes {
 
 impl SettingValue for Isolation {
     fn parse(s: &str) -> Result<Self, String> {
-        Ok(match s.to_ascii_lowercase().as_str() {
-            "fast" => Self::Fast,
-            "small" => Self::Small,
-            "hybrid" => Self::Hybrid,
-            "locking" => Self::Locking,
-            "none" => Self::None,
-            _ => return Err("argument must be one of: fast, small, hybrid, locking, none".into()),
-        })
+        Self::from_name(&s.to_ascii_lowercase())
+            .ok_or_else(|| "argument must be one of: fast, small, hybrid, locking, none".into())
     }
     fn show(&self) -> String {
-        match self {
-            Self::Fast => "fast",
-            Self::Small => "small",
-            Self::Hybrid => "hybrid",
-            Self::Locking => "locking",
-            Self::None => "none",
-        }
-        .into()
+        self.name().into()
     }
     const QUOTED: bool = true;
 }
@@ -167,7 +140,7 @@ settings! {
     /// The path of a Unix socket to listen on; empty for none.
     "unixsocket" unixsocket: String = String::new(), false;
     /// Shards: partitions of the key space, each owned by one thread. A key's shard is its hash slot
-    /// (as in Redis Cluster, {tags} included) modulo this number. 1 to 1024.
+    /// (as in Redis Cluster, {tags} included) modulo this number. 1 to 512.
     "shards" shards: usize = 16, false;
     /// Threads. Each has an event loop, its share of the shards and its share of the connections. 0: one a core.
     "threads" threads: usize = 0, false;
@@ -182,12 +155,12 @@ settings! {
     /// shard's share is used up, commands that need memory there are answered with an error. Nothing is evicted.
     "maxmemory" maxmemory: Bytes = Bytes(0), true;
     /// How long metadata of finished transactions is kept for slow readers, in milliseconds.
-    "window-ms" window_ms: u64 = 50, false;
+    "window-ms" window_ms: u64 = 100, false;
     /// How long a prepared transaction may be without word from its coordinator before its
     /// participants settle it among themselves, in milliseconds.
-    "orphan-ms" orphan_ms: u64 = 1000, false;
+    "orphan-ms" orphan_ms: u64 = 50, false;
     /// How long replaced values stay readable for readers of other threads, in milliseconds.
-    "grace-ms" grace_ms: u64 = 5, false;
+    "grace-ms" grace_ms: u64 = 100, false;
     /// Connections at one time; more are turned away with an error.
     "maxclients" maxclients: usize = 10_000, true;
     /// Seconds after which an idle connection is closed; 0 for never.
@@ -219,8 +192,8 @@ impl Config {
 
     /// Whether all values are in range.
     pub fn check(&self) -> Result<(), String> {
-        if !(1..=1024).contains(&self.shards) {
-            return Err("shards must be between 1 and 1024".into());
+        if !(1..=usize::from(MAX_SHARDS)).contains(&self.shards) {
+            return Err("shards must be between 1 and 512".into());
         }
         if self.threads > 256 {
             return Err("threads must be at most 256".into());

@@ -14,6 +14,7 @@
 //! replies. Everything else (transactions, commands over several keys or all shards) waits until the queue is empty and
 //! holds up what follows.
 use crate::{clients::ClientCard, mailbox::Token, multi::Multi, txn::Pending};
+use kintsugidb_ramp::Session;
 use kintsugidb_wire::{Parser, Proto, Reply};
 use rustix::{fd::OwnedFd, io, net};
 use std::{collections::VecDeque, sync::Arc};
@@ -73,6 +74,8 @@ pub(crate) struct Conn {
     /// A command that holds up the others.
     pub pending: Option<Pending>,
     pub multi: Multi,
+    /// What it has seen, for the order of what it does.
+    pub session: Session,
     pub reply_mode: ReplyMode,
     pub card: Arc<ClientCard>,
     /// Sections that an INFO under way was asked for.
@@ -103,6 +106,7 @@ impl Conn {
             closing: false,
             pending: None,
             multi: Multi::default(),
+            session: Session::default(),
             reply_mode: ReplyMode::On,
             card,
             info_sections: Vec::new(),
@@ -117,7 +121,15 @@ impl Conn {
     }
 
     /// Forgets watched keys.
-    pub fn unwatch(&mut self) {}
+    pub fn unwatch(&mut self) {
+        self.session.unwatch();
+        self.note_watches();
+    }
+
+    /// Notes on the card how many keys are watched.
+    pub fn note_watches(&self) {
+        self.card.watching.store(self.session.watches().len(), std::sync::atomic::Ordering::Relaxed);
+    }
 
     /// Leaves a gap for a reply that another thread will give; its number.
     pub fn gap(&mut self) -> u64 {

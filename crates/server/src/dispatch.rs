@@ -1,7 +1,6 @@
 //! The way of one request: which command, which keys, which shard, which thread.
 use crate::{
     conn::{Conn, ReplyMode},
-    exec::Multiple,
     letter::Letter,
     mailbox::CallHead,
     multi::MAX_QUEUED_BYTES,
@@ -10,6 +9,7 @@ use crate::{
     worker::Worker,
 };
 use kintsugidb_engine::{Flags, KeySpec, Route};
+use kintsugidb_ramp::{Request, participant::Executed};
 use kintsugidb_wire::{OwnedArgs, slot};
 use std::sync::{Arc, atomic::Ordering};
 
@@ -108,7 +108,7 @@ impl Worker {
         if entry.command.flags.has(Flags::NO_MULTI) {
             return self.refuse(conn, "ERR Command not allowed inside a transaction");
         }
-        if entry.command.flags.has(Flags::DENYOOM) && self.owner.is_full() {
+        if entry.command.flags.has(Flags::DENYOOM) && self.is_full(entry, args) {
             return self.refuse(conn, &kintsugidb_engine::Error::OutOfMemory.to_string());
         }
         conn.multi.bytes += args.iter().map(|a| a.len() + 16).sum::<usize>() + 64;
@@ -122,9 +122,12 @@ impl Worker {
         Flow::Taken
     }
 
+    pub fn is_pause_on(&self) -> bool {
+        self.shared.paused_until_ms.load(Ordering::Relaxed) > self.now_ms
+    }
+
     fn is_paused(&mut self, entry: &Entry, conn: &Conn) -> bool {
-        let until = self.shared.paused_until_ms.load(Ordering::Relaxed);
-        if until <= self.now_ms {
+        if !self.is_pause_on() {
             return false;
         }
         let writes_only = self.shared.paused_writes_only.load(Ordering::Relaxed);
@@ -141,8 +144,7 @@ impl Worker {
                 Some(front) => front(self, conn, args),
                 None => {
                     // The engine's own function, which looks at no key: any shard will do.
-                    self.owner.run(self.me, entry.command, args, &mut conn.out);
-                    Flow::Taken
+                    self.run_on(conn, entry, self.me, args)
                 }
             },
             Route::All => self.run_on_all(conn, entry, args),
@@ -156,8 +158,7 @@ impl Worker {
                 });
                 match shard {
                     Some(shard) if known && same => self.run_on(conn, entry, shard, args),
-                    Some(_) if known => self
-                        .run_multiple(conn, Multiple::Command(Queued { entry, args: OwnedArgs::new(args) })),
+                    Some(_) if known => self.run_multiple(conn, entry, args),
                     // The arguments do not tell the keys: the command itself says what is wrong with them.
                     _ => self.run_on(conn, entry, self.me, args),
                 }
@@ -169,7 +170,15 @@ impl Worker {
     fn run_on(&mut self, conn: &mut Conn, entry: &'static Entry, shard: usize, args: &[&[u8]]) -> Flow {
         let thread = self.thread_of(shard);
         if thread == self.me {
-            self.owner.run(shard, entry.command, args, &mut conn.out);
+            let done = self.owner.execute(shard, entry.command, args, &mut conn.session, &mut conn.out);
+            self.route_owned(shard);
+            if done == Executed::MustWait {
+                if conn.is_waiting() {
+                    return Flow::Later;
+                }
+                let requests = vec![Request::Command(entry.command, OwnedArgs::new(args))];
+                self.start_for(conn, requests, Then::Answer);
+            }
         } else {
             let seq = conn.gap();
             conn.calls[thread] += 1;
@@ -180,9 +189,14 @@ impl Worker {
                 shard,
                 proto: conn.out.proto(),
                 command: entry.command,
-                clock: 0,
+                clock: conn.session.clock(),
+                proofs: conn.session.proofs_for(shard as u16),
                 args_end: 0,
             };
+            // Within a process nothing is lost: what is sent is told.
+            if let Some(proofs) = &head.proofs {
+                conn.session.confirm(shard as u16, proofs);
+            }
             self.outbox(thread).call(head, args);
         }
         Flow::Taken
@@ -222,7 +236,8 @@ impl Worker {
             Letter::Connection { fd, is_unix } => self.add_connection(fd, is_unix),
             Letter::Kill => self.close_killed(),
             Letter::All { token, entry, args } => {
-                let part = crate::all::run_all(&mut self.owner, self.me, entry, &args.to_vec());
+                let part = crate::all::run_all(&mut self.owner, entry, &args.to_vec());
+                self.route_owned(self.me);
                 self.post(from, Letter::AllDone { token, part });
             }
             Letter::AllDone { token, part } => {
@@ -239,22 +254,15 @@ impl Worker {
                     }
                 });
             }
-            Letter::Run { token, shard, proto, commands } => {
-                let replies = self.run_batch(shard, proto, &commands);
-                self.post(from, Letter::Ran { token, replies });
-            }
-            Letter::Ran { token, replies } => self.with_conn(token, |w, conn| {
-                if let Some(Pending::Run { then }) = conn.pending.take() {
-                    w.continue_after(conn, &replies, then);
-                }
-                w.go_on(conn);
-            }),
         }
     }
 
-    /// A connection is about to be closed.
-    pub fn forget(&mut self, _conn: &mut Conn) {}
-
-    /// What the shards do from time to time.
-    pub fn tick_shards(&mut self) {}
+    /// Whether one of the shards of a command's keys has no memory left, as of the last tick.
+    pub fn is_full(&self, entry: &Entry, args: &[&[u8]]) -> bool {
+        let mut full = false;
+        each_key(entry, args, |key| {
+            full |= self.shared.full_shards[self.shard_of(key)].load(Ordering::Relaxed)
+        });
+        full && self.config.maxmemory.0 > 0
+    }
 }

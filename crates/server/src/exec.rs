@@ -1,31 +1,140 @@
-//! Transactions: MULTI, EXEC, DISCARD, WATCH, and commands whose keys are on several shards.
+//! MULTI, EXEC, WATCH, and commands whose keys are on several shards.
+//!
+//! Where all shards belong to this thread and nothing is in the way, everything happens in this turn, without a message
+//! ([`commit_local`]). Otherwise it is a transaction, for whose end the connection waits.
+//! A command over all shards inside of MULTI (FLUSHALL, KEYS …) splits EXEC: what stands before it and what stands after it
+//! are transactions of their own.
 use crate::{
     all::{AllKind, AllPart},
     conn::Conn,
     dispatch::{Flow, each_key},
-    letter::Letter,
     registry::Entry,
-    txn::{Exec, Pending, Queued, Then},
+    txn::{Exec, Queued, Step, Then},
     worker::Worker,
 };
-use kintsugidb_engine::Route;
-use kintsugidb_wire::{Proto, Reply, slot};
+use kintsugidb_engine::{Class, Flags, KeySpec, Route, fingerprint};
+use kintsugidb_ramp::{
+    Request,
+    participant::{Executed, LocalOp, commit_local},
+};
+use kintsugidb_wire::{OwnedArgs, Reply, slot};
 use std::sync::{Arc, atomic::Ordering};
 
-/// What has to be done atomically.
-pub(crate) enum Multiple {
-    /// One command with several keys.
-    Command(Queued),
-}
-
 impl Worker {
-    /// Runs what concerns several shards.
-    pub fn run_multiple(&mut self, conn: &mut Conn, what: Multiple) -> Flow {
+    /// Runs a command whose keys are on several shards.
+    pub fn run_multiple(&mut self, conn: &mut Conn, entry: &'static Entry, args: &[&[u8]]) -> Flow {
+        if entry.command.route == Route::Split && self.run_split_here(conn, entry, args) {
+            return Flow::Taken;
+        }
         if conn.is_waiting() {
             return Flow::Later;
         }
-        let Multiple::Command(q) = what;
-        conn.out.error(&format!("ERR '{}' over several shards is not there yet", q.entry.command.name));
+        if entry.command.flags.has(Flags::DENYOOM) && self.is_full(entry, args) {
+            conn.out.error(&kintsugidb_engine::Error::OutOfMemory.to_string());
+            return Flow::Taken;
+        }
+        let requests = vec![Request::Command(entry.command, OwnedArgs::new(args))];
+        self.start_for(conn, requests, Then::Answer);
+        Flow::Taken
+    }
+
+    /// Runs MSET, MGET, DEL and the like in this turn if all shards are this thread's and nothing is in the way.
+    fn run_split_here(&mut self, conn: &mut Conn, entry: &'static Entry, args: &[&[u8]]) -> bool {
+        let KeySpec::Range { first, step, .. } = entry.command.keys else { return false };
+        let (mut here, threads, shards) =
+            (!conn.session.has_proofs(), self.shared.threads(), self.config.shards);
+        each_key(entry, args, |key| here &= usize::from(slot(key)) % shards % threads == self.me);
+        if !here || first != 1 || !(1..=2).contains(&step) || !(args.len() - 1).is_multiple_of(step) {
+            return false;
+        }
+        let start = conn.out.len();
+        let merge = Merge::of(entry.command.name);
+        let begun = merge.begin(&mut conn.out, (args.len() - 1) / step);
+        let done = if entry.command.class == Class::Read {
+            self.read_split_here(conn, entry, args, &merge)
+        } else if entry.command.flags.has(Flags::DENYOOM) && self.is_full(entry, args) {
+            false
+        } else {
+            self.write_split_here(conn, entry, args, step)
+        };
+        if done {
+            merge.end(&mut conn.out, start, begun);
+            self.stats().transactions.add(1);
+            self.stats().local_transactions.add(1);
+        } else {
+            conn.out.truncate(start);
+        }
+        done
+    }
+
+    fn read_split_here(
+        &mut self,
+        conn: &mut Conn,
+        entry: &'static Entry,
+        args: &[&[u8]],
+        merge: &Merge,
+    ) -> bool {
+        let place = |key: &[u8]| self.owner.place(usize::from(slot(key)) % self.config.shards);
+        if args[1..].iter().any(|key| self.owner.parts[place(key)].has_pending(key)) {
+            return false;
+        }
+        for key in &args[1..] {
+            let shard = usize::from(slot(key)) % self.config.shards;
+            let before = conn.out.len();
+            let one = [args[0], *key];
+            let done = self.owner.execute(shard, entry.command, &one, &mut conn.session, &mut conn.out);
+            if done == Executed::MustWait {
+                return false;
+            }
+            merge.one(&mut conn.out, before);
+        }
+        true
+    }
+
+    fn write_split_here(
+        &mut self,
+        conn: &mut Conn,
+        entry: &'static Entry,
+        args: &[&[u8]],
+        step: usize,
+    ) -> bool {
+        let single: Vec<[&[u8]; 3]> = args[1..]
+            .chunks_exact(step)
+            .map(|c| [args[0], c[0], c.get(1).copied().unwrap_or_default()])
+            .collect();
+        let shards = self.config.shards;
+        let ops: Vec<LocalOp<'_>> = single
+            .iter()
+            .map(|a| LocalOp {
+                at: self.owner.place(usize::from(slot(a[1])) % shards),
+                command: entry.command,
+                args: &a[..=step],
+                key: a[1],
+                fingerprint: fingerprint(a[1]),
+            })
+            .collect();
+        let clock = conn.session.clock();
+        match commit_local(&mut self.owner.parts, &ops, clock, self.owner.now_us, &mut conn.out) {
+            Some(c) => {
+                conn.session.see(c);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// WATCH.
+    pub fn watch(&mut self, conn: &mut Conn, keys: &[&[u8]]) -> Flow {
+        if conn.is_waiting() {
+            return Flow::Later;
+        }
+        let new = keys.iter().filter(|k| !conn.session.is_watched(k));
+        let requests: Vec<_> = new.map(|k| Request::Watch(k.to_vec())).collect();
+        if requests.is_empty() {
+            conn.out.ok();
+        } else {
+            self.start_for(conn, requests, Then::Watched);
+        }
         Flow::Taken
     }
 
@@ -35,103 +144,120 @@ impl Worker {
             conn.out.error("ERR EXEC without MULTI");
             return Flow::Taken;
         }
+        if self.exec_here(conn) {
+            return Flow::Taken;
+        }
         if conn.is_waiting() {
             return Flow::Later;
         }
         let multi = conn.multi.take();
         conn.card.queued.store(0, Ordering::Relaxed);
         if multi.is_broken {
+            conn.unwatch();
             conn.out.error("EXECABORT Transaction discarded because of previous errors.");
             return Flow::Taken;
         }
         let mut replies = Reply::new(conn.out.proto());
         replies.array(multi.commands.len());
-        self.continue_exec(conn, Box::new(Exec { commands: multi.commands.into_iter(), replies }));
+        let steps = self.steps(conn, multi.commands);
+        self.continue_exec(conn, Box::new(Exec { steps, replies }));
         Flow::Taken
     }
 
-    /// Goes on with EXEC until it has to wait, or is done.
-    fn continue_exec(&mut self, conn: &mut Conn, mut exec: Box<Exec>) {
-        loop {
-            match exec.commands.as_slice().first() {
-                None => {
-                    conn.out.raw(exec.replies.bytes());
-                    return;
-                }
-                Some(q) if is_over_all(q.entry) => {
-                    if let Some(q) = exec.commands.next() {
-                        return self.start_all(conn, q.entry, Arc::new(q.args), Then::Exec(exec));
-                    }
-                }
-                Some(q) if q.entry.command.route == Route::Front => {
-                    if let Some(q) = exec.commands.next() {
-                        self.front_in_exec(conn, &q, &mut exec.replies);
-                    }
-                }
-                Some(_) => {
-                    let group: Vec<Queued> = std::iter::from_fn(|| {
-                        let next = exec.commands.as_slice().first()?;
-                        let on_keys = next.entry.command.route != Route::Front && !is_over_all(next.entry);
-                        if on_keys { exec.commands.next() } else { None }
-                    })
-                    .collect();
-                    match self.one_shard(&group) {
-                        None => {
-                            conn.out.error("ERR a transaction over several shards is not there yet");
-                            return;
-                        }
-                        Some(shard) if self.thread_of(shard) == self.me => {
-                            let replies = self.run_batch(shard, conn.out.proto(), &group);
-                            exec.replies.raw(&replies);
-                        }
-                        Some(shard) => {
-                            let proto = conn.out.proto();
-                            conn.pending = Some(Pending::Run { then: Then::Exec(exec) });
-                            let thread = self.thread_of(shard);
-                            self.post(
-                                thread,
-                                Letter::Run { token: conn.token, shard, proto, commands: group },
-                            );
-                            return;
-                        }
-                    }
-                }
+    /// Runs EXEC in this turn if all shards are this thread's, every command has one key, and nothing is watched or in the way.
+    fn exec_here(&mut self, conn: &mut Conn) -> bool {
+        let (threads, shards) = (self.shared.threads(), self.config.shards);
+        let simple = |q: &Queued| {
+            let is_one_key = q.entry.command.route == Route::Single
+                && matches!(q.entry.command.keys, KeySpec::Range { first: 1, last: 1, .. });
+            is_one_key && q.args.arg(1).is_some_and(|k| usize::from(slot(k)) % shards % threads == self.me)
+        };
+        let watching = !conn.session.watches().is_empty() || conn.session.has_proofs();
+        if conn.multi.is_broken || watching || conn.multi.commands.is_empty() {
+            return false;
+        }
+        if !conn.multi.commands.iter().all(simple) {
+            return false;
+        }
+        let args: Vec<Vec<&[u8]>> = conn.multi.commands.iter().map(|q| q.args.to_vec()).collect();
+        let ops: Vec<LocalOp<'_>> = conn
+            .multi
+            .commands
+            .iter()
+            .zip(&args)
+            .map(|(q, args)| LocalOp {
+                at: self.owner.place(usize::from(slot(args[1])) % shards),
+                command: q.entry.command,
+                args,
+                key: args[1],
+                fingerprint: fingerprint(args[1]),
+            })
+            .collect();
+        let start = conn.out.len();
+        conn.out.array(ops.len());
+        let clock = conn.session.clock();
+        match commit_local(&mut self.owner.parts, &ops, clock, self.owner.now_us, &mut conn.out) {
+            Some(c) => {
+                conn.session.see(c);
+                conn.multi.take();
+                conn.card.queued.store(0, Ordering::Relaxed);
+                self.stats().transactions.add(1);
+                self.stats().local_transactions.add(1);
+                true
+            }
+            None => {
+                conn.out.truncate(start);
+                false
             }
         }
     }
 
-    /// WATCH.
-    pub fn watch(&mut self, conn: &mut Conn, _keys: &[&[u8]]) -> Flow {
-        conn.out.error("ERR WATCH is not there yet");
-        Flow::Taken
-    }
-
-    fn one_shard(&self, group: &[Queued]) -> Option<usize> {
-        let (mut shard, mut same) = (None, true);
-        for q in group {
-            each_key(q.entry, &q.args.to_vec(), |key| {
-                let s = usize::from(slot(key)) % self.config.shards;
-                same &= *shard.get_or_insert(s) == s;
-            });
-        }
-        same.then_some(shard.unwrap_or(self.me))
-    }
-
-    /// Runs commands on one shard of this thread, one after the other; their replies.
-    pub fn run_batch(&mut self, shard: usize, proto: Proto, commands: &[Queued]) -> Vec<u8> {
-        let mut out = Reply::new(proto);
+    /// Groups what was queued. What the front end answers is answered here.
+    fn steps(&mut self, conn: &mut Conn, commands: Vec<Queued>) -> std::collections::VecDeque<Step> {
+        let mut steps = std::collections::VecDeque::from([Step::Group(Vec::new())]);
         for q in commands {
-            self.owner.run(shard, q.entry.command, &q.args.to_vec(), &mut out);
+            if q.entry.command.route == Route::All || q.entry.all == AllKind::Figures {
+                steps.push_back(Step::All(q));
+                steps.push_back(Step::Group(Vec::new()));
+                continue;
+            }
+            let args = q.args.to_vec();
+            let has_keys = q.entry.command.route != Route::Front && each_key(q.entry, &args, |_| {});
+            let request = if has_keys {
+                drop(args);
+                Request::Command(q.entry.command, q.args)
+            } else {
+                Request::Ready(self.answer_apart(conn, q.entry, &args))
+            };
+            if let Some(Step::Group(group)) = steps.back_mut() {
+                group.push(request);
+            }
         }
-        out.into_bytes()
+        steps
     }
 
-    fn front_in_exec(&mut self, conn: &mut Conn, q: &Queued, replies: &mut Reply) {
-        replies.set_proto(conn.out.proto());
-        let kept = std::mem::replace(&mut conn.out, std::mem::take(replies));
-        self.run_command(conn, q.entry, &q.args.to_vec());
-        *replies = std::mem::replace(&mut conn.out, kept);
-        conn.out.set_proto(replies.proto());
+    /// Runs a command that needs no shard (or does not say which), its reply apart from the connection's.
+    fn answer_apart(&mut self, conn: &mut Conn, entry: &'static Entry, args: &[&[u8]]) -> Vec<u8> {
+        let apart = Reply::new(conn.out.proto());
+        let kept = std::mem::replace(&mut conn.out, apart);
+        self.run_command(conn, entry, args);
+        let reply = std::mem::replace(&mut conn.out, kept);
+        conn.out.set_proto(reply.proto());
+        reply.into_bytes()
+    }
+
+    /// Goes on with EXEC until it has to wait, or is done.
+    pub fn continue_exec(&mut self, conn: &mut Conn, mut exec: Box<Exec>) {
+        loop {
+            match exec.steps.pop_front() {
+                None => return conn.out.raw(exec.replies.bytes()),
+                Some(Step::All(q)) => {
+                    return self.start_all(conn, q.entry, Arc::new(q.args), Then::Exec(exec));
+                }
+                Some(Step::Group(group)) if group.is_empty() && conn.session.watches().is_empty() => {}
+                Some(Step::Group(group)) => return self.start_for(conn, group, Then::Exec(exec)),
+            }
+        }
     }
 
     /// All threads have answered.
@@ -142,21 +268,71 @@ impl Worker {
         } else {
             part.write(entry.all, &mut reply);
         }
-        self.continue_after(conn, reply.bytes(), then);
-    }
-
-    /// What a connection waited for is there.
-    pub fn continue_after(&mut self, conn: &mut Conn, replies: &[u8], then: Then) {
         match then {
-            Then::Answer => conn.out.raw(replies),
+            Then::Answer | Then::Watched => conn.out.raw(reply.bytes()),
             Then::Exec(mut exec) => {
-                exec.replies.raw(replies);
+                exec.replies.raw(reply.bytes());
                 self.continue_exec(conn, exec);
             }
         }
     }
 }
 
-fn is_over_all(entry: &Entry) -> bool {
-    entry.command.route == Route::All && entry.command.name != "scan" || entry.all == AllKind::Figures
+/// How the replies of one key each become the reply of the command.
+enum Merge {
+    Ok,
+    Sum,
+    Array,
+}
+
+impl Merge {
+    fn of(name: &str) -> Self {
+        match name {
+            "mset" => Self::Ok,
+            "mget" => Self::Array,
+            _ => Self::Sum,
+        }
+    }
+
+    /// Where the replies of single keys begin.
+    fn begin(&self, out: &mut Reply, keys: usize) -> usize {
+        if matches!(self, Self::Array) {
+            out.array(keys);
+        }
+        out.len()
+    }
+
+    /// After the reply of one key that begins at `at`: an array of one becomes its element.
+    fn one(&self, out: &mut Reply, at: usize) {
+        if matches!(self, Self::Array) && out.bytes()[at..].starts_with(b"*1\r\n") {
+            out.buffer().drain(at..at + 4);
+        }
+    }
+
+    fn end(&self, out: &mut Reply, start: usize, begun: usize) {
+        let replies = &out.bytes()[begun..];
+        let error = replies.starts_with(b"-").then(|| {
+            let end = replies.windows(2).position(|w| w == b"\r\n").map_or(replies.len(), |n| n + 2);
+            replies[..end].to_vec()
+        });
+        match self {
+            Self::Array => {}
+            Self::Ok | Self::Sum if error.is_some() => {
+                out.truncate(start);
+                out.raw(&error.unwrap_or_default());
+            }
+            Self::Ok => {
+                out.truncate(start);
+                out.ok();
+            }
+            Self::Sum => {
+                let lines = replies.split(|&b| b == b'\n');
+                let number =
+                    |l: &[u8]| std::str::from_utf8(l).ok()?.strip_prefix(':')?.trim_end().parse::<i64>().ok();
+                let sum = lines.filter_map(number).sum();
+                out.truncate(start);
+                out.int(sum);
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What threads send each other besides calls of single commands.
-use crate::{all::AllPart, mailbox::Token, registry::Entry, txn::Queued};
-use kintsugidb_wire::{OwnedArgs, Proto};
+use crate::{all::AllPart, mailbox::Token, registry::Entry};
+use kintsugidb_wire::OwnedArgs;
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -13,8 +13,4 @@ pub(crate) enum Letter {
     All { token: Token, entry: &'static Entry, args: Arc<OwnedArgs> },
     /// What came out.
     AllDone { token: Token, part: AllPart },
-    /// Run these one after the other on one shard, in one turn.
-    Run { token: Token, shard: usize, proto: Proto, commands: Vec<Queued> },
-    /// What came out: replies one after the other.
-    Ran { token: Token, replies: Vec<u8> },
 }

@@ -19,6 +19,7 @@ mod conn;
 mod dispatch;
 mod exec;
 mod front;
+mod held;
 mod letter;
 mod listen;
 mod mailbox;
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     /// Until when clients are paused (CLIENT PAUSE), and whether only writers are.
     pub paused_until_ms: AtomicU64,
     pub paused_writes_only: AtomicBool,
+    /// Shards that have used up their share of the memory limit, as of the last tick.
+    pub full_shards: Vec<AtomicBool>,
     pub started: Instant,
     pub run_id: String,
     pub addresses: Vec<String>,
@@ -108,11 +111,13 @@ impl Server {
         let addresses = listeners.addresses();
         let tcp_port = listeners.tcp_port();
         let unix_path = listeners.unix_path();
-        let seed = now_ms() ^ u64::from(std::process::id()) << 40;
+        choose_hash_seed();
+        let seed = now_us() ^ u64::from(std::process::id()) << 40;
         let shared = Arc::new(Shared {
             mailboxes: (0..threads).map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
             stats: (0..threads).map(|_| Stats::default()).collect(),
             clients: Clients::default(),
+            full_shards: (0..config.shards).map(|_| AtomicBool::new(false)).collect(),
             config: Mutex::new(Arc::new(config)),
             config_changes: AtomicU64::new(0),
             foreign_settings: Mutex::default(),
@@ -190,7 +195,16 @@ impl Server {
     }
 }
 
-/// Milliseconds since the Unix epoch.
-pub(crate) fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as u64
+/// Microseconds since the Unix epoch.
+pub(crate) fn now_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_micros() as u64
+}
+
+/// Keys that collide in the index cannot be chosen by someone who does not know the seed.
+fn choose_hash_seed() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        use std::hash::BuildHasher as _;
+        kintsugidb_arena::set_hash_seed(std::hash::RandomState::new().hash_one(now_us()));
+    });
 }

@@ -13,9 +13,13 @@
 //! A connection that needs more order than that waits for the answer first.
 use crate::{letter::Letter, poll::Bell};
 use kintsugidb_engine::Command;
+use kintsugidb_ramp::{
+    ShardId,
+    message::{Message, Node, Proof, Seen},
+};
 use kintsugidb_wire::Proto;
 use std::sync::{
-    Mutex, PoisonError,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -44,8 +48,9 @@ pub(crate) struct CallHead {
     pub shard: usize,
     pub proto: Proto,
     pub command: &'static Command,
-    /// The highest timestamp that the connection has seen.
+    /// The highest timestamp that the connection has seen, and transactions that it has read from.
     pub clock: u64,
+    pub proofs: Option<Arc<[Proof]>>,
     /// Where its arguments end in [`Batch::ends`].
     pub args_end: usize,
 }
@@ -70,6 +75,10 @@ pub(crate) struct Batch {
     pub ends: Vec<usize>,
     pub replies: Vec<ReplyHead>,
     pub reply_bytes: Vec<u8>,
+    /// What connections have to take note of, with the replies of this batch.
+    pub seen: Vec<(Token, ShardId, Vec<Seen>)>,
+    /// Messages of transactions: from whom, to whom.
+    pub messages: Vec<(Node, Node, Message)>,
     pub letters: Vec<Letter>,
 }
 
@@ -78,7 +87,10 @@ const KEEP: usize = 1 << 20;
 
 impl Batch {
     pub fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.replies.is_empty() && self.letters.is_empty()
+        self.calls.is_empty()
+            && self.replies.is_empty()
+            && self.letters.is_empty()
+            && self.messages.is_empty()
     }
 
     /// Adds a call; the head's `args_end` is filled in.
@@ -106,6 +118,8 @@ impl Batch {
         self.calls.clear();
         self.replies.clear();
         self.letters.clear();
+        self.seen.clear();
+        self.messages.clear();
         for v in [&mut self.bytes, &mut self.reply_bytes] {
             v.clear();
             v.shrink_to(KEEP);

@@ -1,63 +1,114 @@
-//! The shards that a thread owns: running commands on them.
-use kintsugidb_engine::{Call, Command, Flags, Route, Shard, Version};
+//! The shards that a thread owns, each with what its owner knows of transactions.
+use crate::Config;
+use kintsugidb_arena::Config as Region;
+use kintsugidb_engine::{Command, Route, Shard};
+use kintsugidb_ramp::{
+    Participant, Session,
+    message::{Outbox, Seen},
+    participant::{Carried, Executed},
+};
 use kintsugidb_wire::Reply;
 
 pub(crate) struct Owner {
-    shards: Vec<Shard>,
+    /// Shard `me + i * threads` at place i.
+    pub parts: Vec<Participant>,
     threads: usize,
     total: usize,
-    clock: u64,
-    pub memory_limit: Option<u64>,
+    pub now_us: u64,
+    /// What the participants want sent.
+    pub out: Outbox,
+}
+
+/// What the transaction layer is told of the settings.
+pub(crate) fn ramp_config(config: &Config, threads: usize) -> kintsugidb_ramp::Config {
+    kintsugidb_ramp::Config {
+        isolation: config.isolation,
+        window_us: config.window_ms.max(1) * 1000,
+        prepared_timeout_us: config.orphan_ms.max(1) * 1000,
+        readers_elsewhere: threads > 1,
+        ..kintsugidb_ramp::Config::default()
+    }
 }
 
 impl Owner {
-    /// The shards `me`, `me + threads` … of `total`.
-    pub fn new(me: usize, threads: usize, total: usize, seed: u64) -> Self {
-        let shards = (me..total)
-            .step_by(threads)
-            .map(|s| Shard::new(seed.wrapping_add(s as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
-            .collect();
-        Self { shards, threads, total, clock: 0, memory_limit: None }
+    /// The shards `me`, `me + threads` … of all.
+    pub fn new(
+        me: usize,
+        threads: usize,
+        config: &Config,
+        seed: u64,
+    ) -> Result<Self, kintsugidb_arena::Error> {
+        let ramp = ramp_config(config, threads);
+        let parts = (me..config.shards).step_by(threads).map(|id| {
+            let region = Region { shard: id as u16, grace_ms: config.grace_ms, ..Region::default() };
+            let seed = seed.wrapping_add(id as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let shard = Shard::create(seed, region)?;
+            Ok::<_, kintsugidb_arena::Error>(Participant::new(id as u16, shard, ramp.clone()))
+        });
+        let parts = parts.collect::<Result<_, _>>()?;
+        Ok(Self { parts, threads, total: config.shards, now_us: 0, out: Outbox::new() })
     }
 
-    pub fn set_now(&mut self, now_ms: u64) {
-        for s in &mut self.shards {
-            s.now_ms = now_ms;
+    /// Where a shard of this thread, named by its number, is in `parts`.
+    pub fn place(&self, shard: usize) -> usize {
+        shard / self.threads
+    }
+
+    /// Number of all shards.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// What each shard may use; `None` for no limit.
+    pub fn set_memory_limit(&mut self, bytes: Option<u64>) {
+        for p in &mut self.parts {
+            p.shard.set_memory_limit(bytes.map_or(0, |b| b as usize));
         }
     }
 
-    /// Runs a command on one shard (named by its global number) and writes its reply or its error.
-    pub fn run(&mut self, shard: usize, command: &Command, args: &[&[u8]], out: &mut Reply) -> bool {
-        self.clock += 1;
-        let clock = self.clock;
-        let (total, limit) = (self.total, self.memory_limit);
-        let s = &mut self.shards[shard / self.threads];
-        s.begin_write(Version { ts: clock, seq: 0 });
-        let _ = (limit, command.flags.has(Flags::DENYOOM));
-        let before = out.len();
-        match (command.run)(&mut Call { shard: s, args, out }) {
-            Ok(()) => {
-                if command.route == Route::All && command.name == "scan" {
-                    crate::all::globalise_cursor(out, before, shard, total);
-                }
-                true
-            }
-            Err(e) => {
-                out.truncate(before);
-                out.error(&e.to_string());
-                false
-            }
+    /// The time by which expiry is judged.
+    pub fn set_now(&mut self, now_us: u64) {
+        self.now_us = now_us;
+        for p in &mut self.parts {
+            p.shard.now_ms = now_us / 1000;
         }
     }
 
-    /// Whether this thread's share of the memory limit is used up.
-    pub fn is_full(&self) -> bool {
-        false
+    /// Runs a command on one shard of this thread and writes its reply or its error, unless it has to wait.
+    pub fn execute(
+        &mut self,
+        shard: usize,
+        command: &'static Command,
+        args: &[&[u8]],
+        session: &mut Session,
+        reply: &mut Reply,
+    ) -> Executed {
+        let at = reply.len();
+        let place = self.place(shard);
+        let done = self.parts[place].execute_one(command, args, session, self.now_us, reply, &mut self.out);
+        if command.route == Route::All && command.name == "scan" {
+            crate::all::globalise_cursor(reply, at, shard, self.total);
+        }
+        done
     }
 
-    /// The shards with their global numbers.
-    pub fn shards(&mut self, me: usize) -> impl Iterator<Item = (usize, &mut Shard)> {
-        let threads = self.threads;
-        self.shards.iter_mut().enumerate().map(move |(i, s)| (me + i * threads, s))
+    /// The same for a connection of another thread.
+    pub fn execute_for(
+        &mut self,
+        shard: usize,
+        command: &'static Command,
+        args: &[&[u8]],
+        carried: Carried<'_>,
+        reply: &mut Reply,
+        seen: &mut Vec<Seen>,
+    ) -> Executed {
+        let at = reply.len();
+        let place = self.place(shard);
+        let p = &mut self.parts[place];
+        let done = p.execute_carried(command, args, carried, self.now_us, reply, seen, &mut self.out);
+        if command.route == Route::All && command.name == "scan" {
+            crate::all::globalise_cursor(reply, at, shard, self.total);
+        }
+        done
     }
 }

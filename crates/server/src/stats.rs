@@ -67,14 +67,12 @@ counters! {
     transactions,
     /// Those of them all of whose shards this thread owns.
     local_transactions,
-    /// Second rounds of reads.
-    second_rounds,
-    /// Attempts begun again.
-    restarts,
     /// Transactions refused because a watched key changed.
     watch_failures,
-    /// Keys, bytes in use: as of the last tick.
-    keys,
-    memory,
-    expired,
+    /// As of the last tick: transactions not ended at the participants, ended ones whose metadata are kept, …
+    open,
+    recent,
+    /// … requests that wait for reservations, keys whose versions are kept.
+    waiting,
+    hot,
 }

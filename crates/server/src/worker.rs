@@ -9,20 +9,28 @@ use crate::{
     Config, Listeners, Shared,
     clients::ClientCard,
     conn::Conn,
+    held::HeldCall,
     letter::Letter,
     mailbox::{Batch, Token},
-    now_ms,
-    owner::Owner,
+    now_us,
+    owner::{Owner, ramp_config},
     poll::{Event, Poller},
     stats::Stats,
+    txn::InHand,
 };
-use kintsugidb_wire::{Limits, Reply};
+use kintsugidb_ramp::{
+    Coordinator,
+    message::{Message, Node},
+    participant::{Carried, Executed},
+};
+use kintsugidb_wire::{Limits, OwnedArgs, Reply};
 use rustix::{
     fd::{AsRawFd, OwnedFd},
     io::Errno,
     net,
 };
 use std::{
+    collections::{HashMap, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
@@ -46,8 +54,16 @@ pub(crate) struct Worker {
     pub limits: Limits,
     pub owner: Owner,
     pub now_ms: u64,
+    pub coordinator: Coordinator,
+    /// Transactions in hand, by request.
+    pub transactions: HashMap<u64, InHand>,
+    /// Messages for this thread.
+    pub queue: VecDeque<(Node, Node, Message)>,
+    /// Calls that wait behind one that met a reservation, by thread and connection.
+    pub held: HashMap<(usize, Token), VecDeque<HeldCall>>,
     poller: Poller,
     listeners: Listeners,
+    was_paused: bool,
     accept_paused: bool,
     next_thread: usize,
     conns: Conns,
@@ -112,10 +128,15 @@ impl Worker {
         let threads = shared.threads();
         let mut w = Self {
             me,
-            owner: Owner::new(me, threads, config.shards, seed),
+            owner: Owner::new(me, threads, &config, seed).map_err(std::io::Error::other)?,
+            coordinator: Coordinator::new(me as u16, config.shards as u16, ramp_config(&config, threads)),
+            transactions: HashMap::new(),
+            queue: VecDeque::new(),
+            held: HashMap::new(),
+            was_paused: false,
             limits: Limits::default(),
             config_seen: u64::MAX,
-            now_ms: now_ms(),
+            now_ms: now_us() / 1000,
             poller,
             listeners,
             accept_paused: true,
@@ -178,8 +199,7 @@ impl Worker {
                 eprintln!("kintsugi: thread {}: waiting for sockets failed: {e}", self.me);
                 return;
             }
-            self.now_ms = now_ms();
-            self.owner.set_now(self.now_ms);
+            self.set_now();
             self.look_at_config();
             for token in std::mem::take(&mut self.ready) {
                 self.with_conn(token, |w, conn| {
@@ -190,7 +210,10 @@ impl Worker {
             for e in &events {
                 self.event(*e);
             }
+            self.work_off();
             self.read_mail();
+            self.work_off();
+            self.tick_transactions();
             let now = Instant::now();
             if now >= self.next_tick {
                 self.next_tick = now + TICK;
@@ -218,10 +241,18 @@ impl Worker {
         }
     }
 
+    fn set_now(&mut self) {
+        let now_us = now_us();
+        self.now_ms = now_us / 1000;
+        self.owner.set_now(now_us);
+    }
+
     fn wait(&mut self, events: &mut Vec<Event>, stopping: bool) -> rustix::io::Result<()> {
         let mailbox = &self.shared.mailboxes[self.me];
         let rest = self.next_tick.saturating_duration_since(Instant::now());
         let rest = if stopping { rest.min(Duration::from_millis(1)) } else { rest };
+        // Transactions that were refused try again soon.
+        let rest = if self.transactions.is_empty() { rest } else { rest.min(Duration::from_micros(500)) };
         let busy = !self.ready.is_empty() || !mailbox.may_sleep();
         self.poller.wait(if busy { Duration::ZERO } else { rest }, events)?;
         mailbox.awake();
@@ -235,7 +266,7 @@ impl Worker {
             self.config = self.shared.config();
             self.limits.max_bulk = self.config.max_bulk.0 as usize;
             self.limits.max_request = self.config.query_limit.0 as usize;
-            self.owner.memory_limit = self.config.memory_per_shard();
+            self.owner.set_memory_limit(self.config.memory_per_shard());
         }
     }
 
@@ -376,6 +407,10 @@ impl Worker {
         self.shared.mailboxes[self.me].receive(&mut inbox);
         for mut batch in inbox.drain(..) {
             self.serve_calls(&batch);
+            self.queue.extend(batch.messages.drain(..));
+            for (token, shard, seen) in batch.seen.drain(..) {
+                self.with_conn(token, |_, conn| seen.iter().for_each(|s| conn.session.saw(shard, s)));
+            }
             self.fill_replies(&batch);
             for letter in batch.letters.drain(..) {
                 self.open(batch.from, letter);
@@ -396,6 +431,7 @@ impl Worker {
         let mut args: Vec<&[u8]> = recycle(std::mem::take(&mut self.args));
         let mut out = Reply::default();
         let (mut first, mut byte) = (0, 0);
+        let mut seen = Vec::new();
         for call in &batch.calls {
             args.clear();
             for &end in &batch.ends[first..call.args_end] {
@@ -403,17 +439,43 @@ impl Worker {
                 byte = end;
             }
             first = call.args_end;
+            let held = || HeldCall {
+                seq: call.seq,
+                shard: call.shard,
+                proto: call.proto,
+                command: call.command,
+                args: OwnedArgs::new(&args),
+                clock: call.clock,
+                proofs: call.proofs.clone(),
+            };
+            if self.is_held(batch.from, call.token) {
+                self.hold(batch.from, call.token, held());
+                continue;
+            }
             out.truncate(0);
             out.set_proto(call.proto);
-            let run =
-                catch_unwind(AssertUnwindSafe(|| self.owner.run(call.shard, call.command, &args, &mut out)));
-            let fatal = run.is_err();
-            if fatal {
-                self.stats().panics.add(1);
-                out.truncate(0);
-                out.error("ERR internal error, the connection is closed");
+            let carried = Carried { clock: call.clock, proofs: call.proofs.as_deref() };
+            let run = catch_unwind(AssertUnwindSafe(|| {
+                self.owner.execute_for(call.shard, call.command, &args, carried, &mut out, &mut seen)
+            }));
+            self.route_owned(call.shard);
+            match run {
+                Ok(Executed::Done) => {
+                    let clock = self.owner.parts[self.owner.place(call.shard)].clock();
+                    let outbox = self.outbox(batch.from);
+                    if !seen.is_empty() {
+                        outbox.seen.push((call.token, call.shard as u16, std::mem::take(&mut seen)));
+                    }
+                    outbox.reply(call.token, call.seq, clock, out.bytes(), false);
+                }
+                Ok(Executed::MustWait) => self.let_wait(batch.from, call.token, held()),
+                Err(_) => {
+                    self.stats().panics.add(1);
+                    out.truncate(0);
+                    out.error("ERR internal error, the connection is closed");
+                    self.outbox(batch.from).reply(call.token, call.seq, 0, out.bytes(), true);
+                }
             }
-            self.outbox(batch.from).reply(call.token, call.seq, 0, out.bytes(), fatal);
         }
         self.stats().served.add(batch.calls.len() as u64);
         self.args = recycle(args);
@@ -433,6 +495,7 @@ impl Worker {
                 let mut at = from;
                 for r in replies {
                     conn.fill(r.seq, &batch.reply_bytes[at..r.end]);
+                    conn.session.see(r.clock);
                     at = r.end;
                     conn.calls[batch.from] -= 1;
                     conn.closing |= r.fatal;
@@ -502,8 +565,7 @@ impl Worker {
         self.dirty = dirty;
     }
 
-    fn close(&mut self, mut conn: Box<Conn>) {
-        self.forget(&mut conn);
+    fn close(&mut self, conn: Box<Conn>) {
         self.shared.clients.remove(conn.card.id);
         let token = conn.token;
         drop(conn);
@@ -649,11 +711,40 @@ impl Worker {
                 });
             }
         }
-        if self.shared.paused_until_ms.load(Ordering::Relaxed) != 0 {
+        let paused = self.is_pause_on();
+        if self.was_paused && !paused {
             for token in self.conns.tokens() {
                 self.with_conn(token, Self::go_on);
             }
         }
+        self.was_paused = paused;
+    }
+
+    /// Expiry and other housekeeping of the shards, and what is due of transactions.
+    fn tick_shards(&mut self) {
+        let now_us = self.owner.now_us;
+        let (mut open, mut recent, mut waiting, mut hot) = (0, 0, 0, 0);
+        let limit = self.config.memory_per_shard();
+        for place in 0..self.owner.parts.len() {
+            let p = &mut self.owner.parts[place];
+            p.tick(now_us, &mut self.owner.out);
+            p.shard.tick(now_us / 1000);
+            let census = p.census();
+            open += census.open;
+            recent += census.recent;
+            waiting += census.queued;
+            hot += census.hot;
+            let shard = usize::from(p.id());
+            let full = limit.is_some_and(|l| p.shard.memory().used as u64 >= l);
+            self.shared.full_shards[shard].store(full, Ordering::Relaxed);
+            self.route_owned(shard);
+        }
+        self.work_off();
+        let s = self.stats();
+        s.open.set(open as u64);
+        s.recent.set(recent as u64);
+        s.waiting.set(waiting as u64);
+        s.hot.set(hot as u64);
     }
 }
 

@@ -6,7 +6,7 @@
 use super::{Participant, State, Waiting};
 use crate::{
     Fault, Session, TxnId,
-    message::{Batch, Body, Lock, Node, Outbox, ReadAnswer, Refusal, Seen, Work},
+    message::{Batch, Body, Lock, Node, Outbox, Proof, ReadAnswer, Refusal, Seen, Work},
 };
 use kintsugidb_engine::{Call, Class, Command, KeySpec, Version, fingerprint};
 use kintsugidb_wire::Reply;
@@ -21,6 +21,15 @@ pub enum Executed {
     MustWait,
 }
 
+/// What a connection carries to a shard (rule 2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Carried<'a> {
+    /// The highest timestamp that it has seen.
+    pub clock: u64,
+    /// Transactions that it has read from.
+    pub proofs: Option<&'a [Proof]>,
+}
+
 impl Participant {
     /// Runs a command on keys of this shard at once, if nothing is in its way. Errors are replies.
     pub fn execute_one(
@@ -32,19 +41,42 @@ impl Participant {
         reply: &mut Reply,
         out: &mut Outbox,
     ) -> Executed {
-        self.set_now(now_us);
-        self.clock.see(session.clock());
-        if let Some(proofs) = session.proofs_for(self.id) {
-            self.see(0, Some(&proofs), out);
-            session.confirm(self.id, &proofs);
+        let proofs = session.proofs_for(self.id);
+        let mut seen = Vec::new();
+        let carried = Carried { clock: session.clock(), proofs: proofs.as_deref() };
+        let executed = self.execute_carried(command, args, carried, now_us, reply, &mut seen, out);
+        if let Some(proofs) = &proofs {
+            session.confirm(self.id, proofs);
         }
+        for s in &seen {
+            session.saw(self.id, s);
+        }
+        if executed == Executed::Done {
+            session.see(self.clock.last());
+        }
+        executed
+    }
+
+    /// The same for a connection that is elsewhere: what it carries comes with the command, and what it has to take
+    /// note of (this shard's clock and `seen`) goes back with the reply.
+    #[allow(clippy::too_many_arguments)]
+    pub fn execute_carried(
+        &mut self,
+        command: &'static Command,
+        args: &[&[u8]],
+        carried: Carried<'_>,
+        now_us: u64,
+        reply: &mut Reply,
+        seen: &mut Vec<Seen>,
+        out: &mut Outbox,
+    ) -> Executed {
+        self.set_now(now_us);
+        self.see(carried.clock, carried.proofs, out);
         if command.class == Class::Read {
             self.run_command(command, args, reply);
             if !self.keys.is_empty() {
                 for i in command.key_indexes(args) {
-                    for seen in self.unstable_on(fingerprint(args[i])) {
-                        session.saw(self.id, &seen);
-                    }
+                    seen.extend(self.unstable_on(fingerprint(args[i])));
                 }
             }
         } else if self.keys.is_empty() && is_single(command) {
@@ -63,8 +95,15 @@ impl Participant {
             self.run_command(command, args, reply);
             self.end(keys.len() > 1);
         }
-        session.see(self.clock.last());
         Executed::Done
+    }
+
+    /// Whether a transaction is prepared, and not committed yet, that may write this key. If there is none on any
+    /// of some keys of one thread, reading them in one turn of the thread is reading them atomically: what is committed at
+    /// one of its shards is then committed at all.
+    #[inline]
+    pub fn has_pending(&self, key: &[u8]) -> bool {
+        !self.keys.is_empty() && self.keys.get(&fingerprint(key)).is_some_and(|k| !k.pending.is_empty())
     }
 
     fn run_command(&mut self, command: &'static Command, args: &[&[u8]], reply: &mut Reply) {

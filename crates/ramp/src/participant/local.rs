@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub struct LocalOp<'a> {
     /// Index of the participant in the caller's slice.
     pub at: usize,
-    /// The command, which writes.
+    /// The command.
     pub command: &'static Command,
     /// Its arguments; all its keys live at that shard.
     pub args: &'a [&'a [u8]],
@@ -28,7 +28,7 @@ pub struct LocalOp<'a> {
     pub fingerprint: u64,
 }
 
-/// Commits `ops` at the shards of one thread, if nothing is in their way; their replies are appended to `reply` in order.
+/// Runs `ops`, reads among them, and commits what they write at the shards of one thread, if nothing is in their way; their replies are appended to `reply` in order.
 /// `None`: something is reserved or pending where it matters, so it has to go by messages. Otherwise the commit timestamp.
 ///
 /// `clock` is the session's.
@@ -46,7 +46,8 @@ pub fn commit_local(
         {
             return None;
         }
-        if p.txns.len() >= p.config.max_txns {
+        let reads = op.command.class == Class::Read;
+        if p.txns.len() >= p.config.max_txns || (reads && !p.unstable_on(op.fingerprint).is_empty()) {
             return None;
         }
     }
@@ -59,13 +60,18 @@ pub fn commit_local(
         c = c.max(p.clock.next(now_us));
     }
     let first = &shards[ops.first()?.at];
-    let kept = first.config.readers_elsewhere && first.config.isolation != Isolation::None && ops.len() > 1;
-    let over_shards = ops.iter().any(|o| o.at != ops[0].at);
+    let writes = ops.iter().filter(|o| o.command.class != Class::Read);
+    let kept = first.config.readers_elsewhere
+        && first.config.isolation != Isolation::None
+        && writes.clone().count() > 1;
+    let first_write = writes.clone().next().map(|o| o.at);
+    let over_shards = writes.clone().any(|o| Some(o.at) != first_write);
     let info = kept.then(|| info(shards, ops, c));
     for op in ops {
         let p = &mut shards[op.at];
         p.clock.see(c);
-        if let Some(info) = &info {
+        let info = info.as_ref().filter(|_| op.command.class != Class::Read);
+        if let Some(info) = info {
             if over_shards {
                 p.shard.heat(op.key);
             }
@@ -78,7 +84,7 @@ pub fn commit_local(
             reply.truncate(start);
             reply.error(&e.to_string());
         }
-        if let Some(info) = &info {
+        if let Some(info) = info {
             p.end_txn();
             if over_shards {
                 p.keep(info, op);
@@ -91,13 +97,14 @@ pub fn commit_local(
 }
 
 fn info(shards: &[Participant], ops: &[LocalOp<'_>], c: u64) -> Arc<TxnInfo> {
-    let mut participants: Vec<_> = ops.iter().map(|o| shards[o.at].id).collect();
+    let ops = || ops.iter().filter(|o| o.command.class != Class::Read);
+    let mut participants: Vec<_> = ops().map(|o| shards[o.at].id).collect();
     participants.sort_unstable();
     participants.dedup();
-    let mut keys: Vec<_> = ops.iter().map(|o| o.fingerprint).collect();
+    let mut keys: Vec<_> = ops().map(|o| o.fingerprint).collect();
     keys.sort_unstable();
     keys.dedup();
-    let siblings = match shards[ops[0].at].config.isolation {
+    let siblings = match shards[0].config.isolation {
         Isolation::Small => Siblings::Unsaid,
         Isolation::Hybrid => Siblings::bloom(&keys),
         _ => Siblings::Keys(keys.into()),

@@ -20,7 +20,7 @@ mod local;
 mod reads;
 mod termination;
 
-pub use execute::Executed;
+pub use execute::{Carried, Executed};
 pub use local::{LocalOp, commit_local};
 
 use crate::{

@@ -82,13 +82,11 @@ impl Worker {
                 line("watching_clients", &watching);
             }
             "memory" => {
-                let mapped: u64 = part.figures.iter().map(|f| f.mapped_bytes).sum();
                 let resident = resident_bytes().unwrap_or(0);
                 line("# Memory\r\nused_memory", &used);
                 line("used_memory_human", &format!("{:.2}M", used as f64 / f64::from(1 << 20)));
                 line("used_memory_rss", &resident);
                 line("used_memory_dataset", &used);
-                line("mapped_memory", &mapped);
                 line("maxmemory", &self.config.maxmemory.0);
                 line("maxmemory_policy", &"noeviction");
                 line("mem_clients_normal", &0);
@@ -105,7 +103,7 @@ impl Worker {
                 line("total_net_input_bytes", &self.total(|s| &s.bytes_in));
                 line("total_net_output_bytes", &self.total(|s| &s.bytes_out));
                 line("rejected_connections", &self.total(|s| &s.rejected));
-                line("expired_keys", &self.total(|s| &s.expired));
+                line("expired_keys", &0);
                 line("evicted_keys", &0);
                 line("total_error_replies", &self.total(|s| &s.errors));
                 line("protocol_errors", &self.total(|s| &s.protocol_errors));
@@ -120,8 +118,10 @@ impl Worker {
                 line("one_sided_fallbacks", &self.total(|s| &s.one_sided_fallbacks));
                 line("transactions", &self.total(|s| &s.transactions));
                 line("transactions_local", &self.total(|s| &s.local_transactions));
-                line("second_rounds", &self.total(|s| &s.second_rounds));
-                line("restarts", &self.total(|s| &s.restarts));
+                line("transactions_open", &self.total(|s| &s.open));
+                line("transactions_recent", &self.total(|s| &s.recent));
+                line("reservations_waiting", &self.total(|s| &s.waiting));
+                line("hot_keys", &self.total(|s| &s.hot));
                 line("watch_failures", &self.total(|s| &s.watch_failures));
             }
             "cpu" => {
@@ -131,10 +131,9 @@ impl Worker {
             }
             _ => {
                 let keys: u64 = part.figures.iter().map(|f| f.keys).sum();
-                let expires: u64 = part.figures.iter().map(|f| f.expires).sum();
                 out.push_str("# Keyspace\r\n");
                 if keys > 0 {
-                    let _ = write!(out, "db0:keys={keys},expires={expires},avg_ttl=0\r\n");
+                    let _ = write!(out, "db0:keys={keys},expires=0,avg_ttl=0\r\n");
                 }
             }
         }
