@@ -88,12 +88,12 @@ pub struct PointReader {
     answers: Vec<std::result::Result<Answer, Busy>>,
 }
 
-/// What one attempt found at a key.
+/// One key of several: where it is, and the timestamp of what was found there (0: nothing). Its answer has the same index.
+#[derive(Clone, Copy)]
 struct Cell {
     shard: usize,
     hash: u64,
     ts: u64,
-    answer: Answer,
 }
 
 /// Why an attempt has to be repeated.
@@ -226,6 +226,7 @@ impl PointReader {
     /// The root cells of several keys at one moment, as far as isolation goes: in `cells`, their values in the buffer.
     fn roots(&mut self, keys: &[(usize, &[u8])]) -> Attempt<()> {
         self.cells.clear();
+        self.answers.clear();
         self.epochs.clear();
         for &(shard, _) in keys {
             if !self.epochs.iter().any(|e| e.0 == shard) {
@@ -244,34 +245,36 @@ impl PointReader {
                 key,
             });
             let gets = &gets[..keys.len()];
-            self.answers.clear();
+            let first = self.answers.len();
             read_many(gets, &mut self.buf, &mut self.answers);
-            for ((answer, &(shard, _)), get) in self.answers.drain(..).zip(keys).zip(gets) {
-                let answer = answer?;
+            for ((answer, &(shard, _)), get) in self.answers[first..].iter().zip(keys).zip(gets) {
+                let Ok(answer) = answer else { return Err(Again::Changed) };
                 let ts = answer.seen.as_ref().map_or(0, Self::ts_of);
-                self.cells.push(Cell { shard, hash: get.hash, ts, answer });
+                self.cells.push(Cell { shard, hash: get.hash, ts });
             }
         }
-        let cells = std::mem::take(&mut self.cells);
-        let done = self.believe(&cells);
-        self.cells = cells;
+        let answers = std::mem::take(&mut self.answers);
+        let done = self.believe(&answers);
+        self.answers = answers;
         done
     }
 
     /// Whether what was read belongs together.
-    fn believe(&mut self, cells: &[Cell]) -> Attempt<()> {
+    fn believe(&mut self, answers: &[std::result::Result<Answer, Busy>]) -> Attempt<()> {
         let mut fractured = false;
-        for cell in cells {
-            let Some(seen) = &cell.answer.seen else { continue };
+        for (i, answer) in answers.iter().flatten().enumerate() {
+            let cell = self.cells[i];
+            let Some(seen) = &answer.seen else { continue };
             if self.note(cell.shard, seen)? {
                 let half = |other: &Cell| {
                     other.shard != cell.shard && other.ts < seen.ts && self.may_hold(other.hash)
                 };
-                fractured |= cells.iter().any(half);
+                fractured |= self.cells.iter().any(half);
             }
         }
-        let current = |c: &Cell| self.readers[c.shard].still_current(&c.answer.witness);
-        if cells.len() > self.epochs.len() && !cells.iter().all(current) {
+        let mut all = self.cells.iter().zip(answers.iter().flatten());
+        let current = |(c, a): (&Cell, &Answer)| self.readers[c.shard].still_current(&a.witness);
+        if answers.len() > self.epochs.len() && !all.all(current) {
             return Err(Again::Changed);
         }
         if fractured {

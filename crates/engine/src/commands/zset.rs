@@ -3,6 +3,7 @@ use super::parse::{ONE_KEY, commands, is, parse_float, positive};
 use super::{random, scan};
 use crate::{Call, Command, Error, KeySpec, Result, Shard, ZAdded};
 use kintsugidb_wire::{Proto, Reply};
+use std::collections::HashMap;
 
 const COUNTED: KeySpec = KeySpec::Count { at: 1, dest: false };
 
@@ -95,12 +96,20 @@ fn zadd(c: &mut Call<'_>, mut at: usize, mut o: Options) -> Result<()> {
     if !(o.nx || o.xx || o.gt || o.lt) {
         c.shard.zset_add_all(key, &members, &mut count)?;
     } else {
+        // judged one after the other, written at once: who reads meanwhile sees all or nothing
+        let mut written = HashMap::new();
+        let mut allowed = Vec::with_capacity(members.len());
         for (score, member) in members {
-            let old = c.shard.zset_score(key, member)?;
+            let old = match written.get(member) {
+                Some(&score) => Some(score),
+                None => c.shard.zset_score(key, member)?,
+            };
             if o.allow(old, score) {
-                count(c.shard.zset_add(key, score, member)?);
+                written.insert(member, score);
+                allowed.push((score, member));
             }
         }
+        c.shard.zset_add_all(key, &allowed, &mut count)?;
     }
     c.out.int(if o.ch { added + updated } else { added });
     Ok(())

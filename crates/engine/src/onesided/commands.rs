@@ -1,6 +1,7 @@
 //! The commands that can be answered one-sidedly.
 use super::{Fallback, PointReader};
 use crate::{Type, shard};
+use kintsugidb_arena::Answer;
 use kintsugidb_wire::Reply;
 
 /// A command that can be answered one-sidedly.
@@ -139,8 +140,8 @@ impl PointReader {
         self.attempts(out, |r, out| {
             r.roots(keys)?;
             out.array(keys.len());
-            for cell in &r.cells {
-                let string = cell.answer.seen.as_ref().filter(|s| r.is_live(s));
+            for answer in r.answers.iter().flatten() {
+                let string = answer.seen.as_ref().filter(|s| r.is_live(s));
                 match string.filter(|s| shard::type_of(s.kind) == Some(Type::String)) {
                     Some(seen) => out.bulk(&r.buf[seen.value.clone()]),
                     None => out.null(),
@@ -154,8 +155,8 @@ impl PointReader {
     pub fn exists(&mut self, keys: &[(usize, &[u8])], out: &mut Reply) -> Result<(), Fallback> {
         self.attempts(out, |r, out| {
             r.roots(keys)?;
-            let live = |c: &&super::Cell| c.answer.seen.as_ref().is_some_and(|s| r.is_live(s));
-            out.int(r.cells.iter().filter(live).count() as i64);
+            let live = |a: &&Answer| a.seen.as_ref().is_some_and(|s| r.is_live(s));
+            out.int(r.answers.iter().flatten().filter(live).count() as i64);
             Ok(Ok(()))
         })
     }

@@ -173,6 +173,7 @@ impl Shard {
         self.bigs.clear();
         self.expiry.clear();
         self.tombstones = 0;
+        self.arena.tick(self.now_ms);
         self.share_memory();
     }
 }

@@ -90,6 +90,16 @@ impl Shard {
         Self::create(seed, Config::default()).expect("address space for a region")
     }
 
+    /// An empty shard that nobody else reads, for values that are put together outside of their own: what [`Shard::flush`] removes
+    /// can be used again at once.
+    ///
+    /// # Panics
+    /// As [`Shard::new`].
+    pub fn scratch(seed: u64) -> Self {
+        Self::create(seed, Config { grace_ms: 0, initial_keys: 16, ..Config::default() })
+            .expect("address space for a region")
+    }
+
     /// An empty shard.
     pub fn create(seed: u64, region: Config) -> std::result::Result<Self, kintsugidb_arena::Error> {
         let memory_limit = region.max_bytes as usize;

@@ -238,6 +238,20 @@ proptest! {
     }
 
     #[test]
+    fn a_scratch_shard_does_not_grow(ops in ops(60)) {
+        let mut shard = Shard::scratch(7);
+        let mut used = Vec::new();
+        for _ in 0..12 {
+            for &op in &ops {
+                run!(&mut shard, op);
+            }
+            shard.flush();
+            used.push(shard.arena.used_bytes());
+        }
+        prop_assert!(used[2..].iter().all(|bytes| *bytes <= used[..2].iter().max().unwrap() + 65536), "{:?}", used);
+    }
+
+    #[test]
     fn what_is_refused_for_want_of_memory_changes_nothing(ops in ops(300), room in 0usize..60_000) {
         let mut shard = Shard::create(7, config()).unwrap();
         shard.set_limits(small_limits());

@@ -115,7 +115,7 @@ impl Coordinator {
 
     /// A scratch shard, empty.
     pub(crate) fn scratch(&mut self, now_us: u64) -> &mut Shard {
-        let s = self.scratch.get_or_insert_with(|| Shard::new(u64::from(self.id) + 1));
+        let s = self.scratch.get_or_insert_with(|| Shard::scratch(u64::from(self.id) + 1));
         s.flush();
         s.now_ms = now_us / 1000;
         s

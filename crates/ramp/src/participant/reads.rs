@@ -70,7 +70,7 @@ impl Participant {
                     for key in op.what.keys() {
                         values.push((key, at(key)?));
                     }
-                    let scratch = self.scratch.get_or_insert_with(|| Box::new(Shard::new(1)));
+                    let scratch = self.scratch.get_or_insert_with(|| Box::new(Shard::scratch(1)));
                     scratch.flush();
                     scratch.now_ms = self.shard.now_ms;
                     for (key, value) in values {
