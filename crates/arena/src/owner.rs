@@ -185,17 +185,33 @@ impl Arena {
     /// # Errors
     /// [`Error::OutOfMemory`]: nothing has changed. [`Error::UnknownTable`]: `t` has been dropped.
     pub fn publish(&mut self, t: Table, hash: u64, c: &NewCell<'_>) -> Result<Ref, Error> {
+        self.publish_over(t, hash, c, |_| ()).map(|(new, ())| new)
+    }
+
+    /// The same, with a look at what is there before it is replaced.
+    ///
+    /// # Errors
+    /// As [`Arena::publish`].
+    #[inline]
+    pub fn publish_over<R>(
+        &mut self,
+        t: Table,
+        hash: u64,
+        c: &NewCell<'_>,
+        look: impl FnOnce(Option<CellView<'_>>) -> R,
+    ) -> Result<(Ref, R), Error> {
         self.heap.recycle(&self.region, 2, false);
         let d = self.descriptor(t).ok_or(Error::UnknownTable)?;
         let home = d.home(&self.region, hash);
         if let Some(slot) = index::find(&self.region, home, hash, c.key) {
             let (new, bytes) = self.write(c)?;
             let old = entry_offset(slot.entry);
+            let seen = look(Some(CellView::new(&self.region, old)));
             let old_bytes = 8 * shape_at(&self.region, old).words() as u64;
             self.region.store(old + 8 * cell::LINK as u64, new.to_raw(), Ordering::Release);
             self.region.store(slot.at, entry(hash, new.offset(), bytes), Ordering::Release);
             self.heap.retire(old, old_bytes, Use::Cell);
-            return Ok(new);
+            return Ok((new, seen));
         }
         // A new key: a vacancy is found, or made, before anything can be seen.
         let place = index::vacancy(&self.region, home, hash);
@@ -217,7 +233,7 @@ impl Arena {
         let count = d.word(&self.region, table::COUNT) + 1;
         d.set(&self.region, table::COUNT, count, Ordering::Relaxed);
         self.after_insert(t, d, count);
-        Ok(new)
+        Ok((new, look(None)))
     }
 
     /// Stores an entry in a vacancy, or in a new overflow bucket, and counts the change at the home bucket.

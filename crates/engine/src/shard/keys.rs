@@ -73,21 +73,15 @@ impl Shard {
             return self.rename_hot(from, to);
         }
         let Some(c) = self.root(h, from) else { return Ok(false) };
-        let (kind, words, at, header) = (c.kind(), self.header_words(&c), expiry(&c), c.cell());
+        let (kind, words, at) = (c.kind(), self.header_words(&c), expiry(&c));
         let value = c.value().to_vec();
         self.dirty += 1;
         if from == to {
             return Ok(true);
         }
         let kept = words.and_then(|_| handle_of(&value));
-        if kept.is_some() {
-            // readers of the old header look again, before the items can change under the new one
-            self.arena.begin_change(header);
-        }
+        // for a moment two headers name the same table; nothing in it changes meanwhile
         if let Err(error) = self.put_root(g, to, kind, &[&value], at, words) {
-            if kept.is_some() {
-                self.arena.end_change(header);
-            }
             self.dirty -= 1;
             return Err(error);
         }

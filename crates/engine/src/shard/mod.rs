@@ -11,8 +11,8 @@
 //! * A root cell is never changed: a write publishes a new one in its place, so that a string or a packed collection is seen
 //!   before or after, never between. A big collection changes under its header's change word, odd meanwhile; whoever reads
 //!   several of its items compares the word before and after.
-//! * A header that leaves the index, or is replaced by another header for the same table, is left odd for ever: who still
-//!   holds it looks in the index again.
+//!   Its reader looks whether the header is still the key's current cell, too: it may have been replaced by another header of
+//!   the same table (a new expiry, a new name).
 //! * `ts` and `seq` of a root cell are the version of the last write; for a big collection the modified word and
 //!   [`Big::seq`] are.
 //! * A key whose time has come is absent for everybody from that moment; its cell goes later ([`Shard::tick`]), or when the
@@ -23,6 +23,7 @@
 //! refers to it, and what is deleted leaves a tombstone that does, until [`Shard::forget_txns`].
 mod big;
 mod chunks;
+mod draft;
 mod expire;
 mod hash;
 mod keys;
@@ -195,8 +196,8 @@ impl Shard {
     /// Housekeeping with bounded work: removes keys whose time has come, frees what deleted collections held, recycles cells.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
-        self.expire_due(64);
-        self.bigs.sweep(64);
+        self.expire_due(256);
+        self.bigs.sweep(256);
         self.arena.tick(now_ms);
         self.share_memory();
     }

@@ -7,7 +7,7 @@ use crate::{
     Error, Result, Type,
     packed::{self, Shape},
 };
-use kintsugidb_arena::{CellView, Kind, NewCell, Ref, Table, hash};
+use kintsugidb_arena::{CellView, Kind, NewCell, Table, hash};
 
 /// What a collection is before a change: packed bytes in a scratch buffer, or big.
 pub(super) enum Unpacked {
@@ -22,10 +22,18 @@ pub(super) enum Unpacked {
 
 /// What must be known of a root cell that is about to go.
 struct Old {
-    cell: Ref,
     kind: Kind,
     expire_at_ms: Option<u64>,
-    handle: usize,
+    /// Of a big collection.
+    handle: Option<usize>,
+}
+
+impl Old {
+    #[inline]
+    fn of(c: &CellView<'_>) -> Self {
+        let handle = if is_big(c.kind()) { handle_of(c.value()) } else { None };
+        Self { kind: c.kind(), expire_at_ms: expiry(c), handle }
+    }
 }
 
 /// The type that a root cell's kind stands for.
@@ -144,12 +152,6 @@ impl Shard {
         }
     }
 
-    fn old(&self, h: u64, key: &[u8]) -> Option<Old> {
-        let c = self.arena.find(Table::ROOT, h, key)?;
-        let handle = if is_big(c.kind()) { self.found(&c).handle } else { usize::MAX };
-        Some(Old { cell: c.cell(), kind: c.kind(), expire_at_ms: expiry(&c), handle })
-    }
-
     /// Publishes a root cell at the current version, in place of whatever the key holds.
     pub(super) fn put_root(
         &mut self,
@@ -177,22 +179,16 @@ impl Shard {
         words: Option<[u64; 4]>,
         kept: Option<usize>,
     ) -> Result<()> {
-        let old = self.old(h, key);
-        if kind != Kind::Tombstone && !old.as_ref().is_some_and(|o| self.is_live(o.kind, o.expire_at_ms)) {
-            self.history.born(h);
-        }
-        let Version { ts, seq } = self.version;
-        let txn = self.txn_record()?;
-        let shut = old.as_ref().is_some_and(|o| self.shut(o));
         // 0 means never: what expired at the epoch expires just after
         let at = expire_at_ms.map_or(0, |at| at.max(1));
         let expire_at_ms = expire_at_ms.map(|_| at);
+        let Version { ts, seq } = self.version;
+        let txn = self.txn_record()?;
         let cell = NewCell { kind, key, value, ts, seq, expire_at_ms: at, txn, words };
-        if self.arena.publish(Table::ROOT, h, &cell).is_err() {
-            if let (true, Some(old)) = (shut, old) {
-                self.arena.end_change(old.cell);
-            }
-            return Err(Error::OutOfMemory);
+        let published = self.arena.publish_over(Table::ROOT, h, &cell, |old| old.map(|c| Old::of(&c)));
+        let (_, old) = published.map_err(|_| Error::OutOfMemory)?;
+        if kind != Kind::Tombstone && !old.as_ref().is_some_and(|o| self.is_live(o.kind, o.expire_at_ms)) {
+            self.history.born(h);
         }
         if old.is_some() || expire_at_ms.is_some() {
             self.settle(h, old, expire_at_ms, kept);
@@ -215,19 +211,11 @@ impl Shard {
 
     /// Takes a key's root cell out of the index. The big collection of handle `kept` has moved elsewhere.
     pub(super) fn unlink_root(&mut self, h: u64, key: &[u8], kept: Option<usize>) {
-        let Some(old) = self.old(h, key) else { return };
-        self.shut(&old);
-        self.arena.remove(Table::ROOT, h, key);
-        self.settle(h, Some(old), None, kept);
-    }
-
-    /// Sends readers of a header that is about to go back to the index; whether that was news.
-    fn shut(&mut self, old: &Old) -> bool {
-        let open = is_big(old.kind) && self.arena.words(old.cell)[0].is_multiple_of(2);
-        if open {
-            self.arena.begin_change(old.cell);
+        let old = self.arena.find(Table::ROOT, h, key).map(|c| Old::of(&c));
+        if old.is_some() {
+            self.arena.remove(Table::ROOT, h, key);
+            self.settle(h, old, None, kept);
         }
-        open
     }
 
     /// What goes with a root cell that was replaced or removed.
@@ -237,8 +225,8 @@ impl Shard {
             self.expiry.change(h, was, expire_at_ms);
         }
         let Some(old) = old else { return };
-        if is_big(old.kind) && Some(old.handle) != kept {
-            self.drop_big(old.handle);
+        if let Some(handle) = old.handle.filter(|_| old.handle != kept) {
+            self.drop_big(handle);
         }
         self.tombstones -= usize::from(old.kind == Kind::Tombstone);
     }

@@ -1,7 +1,8 @@
 //! Sets: packed, or a sub-table of members; and what collections of names have in common.
 use super::{
     Shard,
-    big::{Draft, Found},
+    big::Found,
+    draft::Draft,
     root::{Unpacked, is_big, shape},
 };
 use crate::{
