@@ -160,11 +160,8 @@ pub struct Command {
 }
 
 impl Command {
-    /// Whether `n` arguments, the name included, fit. Commands of keys with a value each take an odd number.
+    /// Whether `n` arguments, the name included, fit.
     pub fn takes(&self, n: usize) -> bool {
-        if matches!(self.keys, KeySpec::Range { last: -1, step: 2, .. }) && n.is_multiple_of(2) {
-            return false;
-        }
         let n = n as i64;
         let arity = i64::from(self.arity);
         if arity >= 0 { n == arity } else { n >= -arity }
@@ -183,6 +180,10 @@ impl Command {
         match self.keys {
             KeySpec::None => Vec::new(),
             KeySpec::Range { first, last, step } => {
+                if !args.len().saturating_sub(first).is_multiple_of(step) {
+                    // A key without its value (MSET).
+                    return Vec::new();
+                }
                 let last = if last < 0 { args.len() as isize + last } else { last };
                 (first..args.len()).step_by(step).take_while(|&i| i as isize <= last).collect()
             }

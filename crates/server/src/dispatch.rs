@@ -28,6 +28,9 @@ pub(crate) fn each_key<'a>(entry: &Entry, args: &[&'a [u8]], mut f: impl FnMut(&
         KeySpec::None => false,
         KeySpec::Range { first, last, step } => {
             let last = if last < 0 { args.len() as isize + last } else { last };
+            if !args.len().saturating_sub(first).is_multiple_of(step) {
+                return false;
+            }
             let mut i = first;
             while (i as isize) <= last && i < args.len() {
                 f(args[i]);

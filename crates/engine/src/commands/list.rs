@@ -1,5 +1,5 @@
 //! Lists: pushing, popping, moving from one to another.
-use super::parse::{ONE_KEY, TWO_KEYS, commands, is, positive};
+use super::parse::{ONE_KEY, TWO_KEYS, commands, is, pop_count, positive};
 use crate::{Call, Command, Error, KeySpec, ListEnd, Result};
 
 const COUNTED: KeySpec = KeySpec::Count { at: 1, dest: false };
@@ -77,11 +77,7 @@ fn lmpop(c: &mut Call<'_>) -> Result<()> {
     };
     let [side, options @ ..] = options else { return Err(Error::Syntax) };
     let end = end(side)?;
-    let count = match options {
-        [] => 1,
-        [name, count] if is(name, "count") => positive(count, 1, "ERR count should be greater than 0")?,
-        _ => return Err(Error::Syntax),
-    };
+    let count = pop_count(options)?;
     for key in keys {
         let len = c.shard.list_len(key)?;
         if len > 0 {
@@ -187,6 +183,7 @@ mod tests {
              lmpop 9223372036854775807 a left => -ERR syntax error
              lmpop 1 a left count 0 => -ERR count should be greater than 0
              lmpop 1 a left count 1 count 1 => -ERR syntax error
+             lmpop 1 a left count x more => -ERR count should be greater than 0
              set s v => +OK
              lmpop 1 s left => -WRONGTYPE Operation against a key holding the wrong kind of value",
         );

@@ -56,6 +56,18 @@ pub(crate) fn positive(arg: &[u8], least: usize, error: &'static str) -> Result<
     integer(arg).and_then(|n| usize::try_from(n).ok()).filter(|n| *n >= least).ok_or(Error::other(error))
 }
 
+/// `[COUNT count]` at the end of LMPOP and ZMPOP. A wrong count is found before what should not follow it.
+pub(crate) fn pop_count(options: &[&[u8]]) -> Result<usize> {
+    let [name, count, rest @ ..] = options else {
+        return if options.is_empty() { Ok(1) } else { Err(Error::Syntax) };
+    };
+    if !is(name, "count") {
+        return Err(Error::Syntax);
+    }
+    let count = positive(count, 1, "ERR count should be greater than 0")?;
+    if rest.is_empty() { Ok(count) } else { Err(Error::Syntax) }
+}
+
 /// The integer that these bytes are the canonical form of.
 pub(crate) fn integer(arg: &[u8]) -> Option<i64> {
     let (negative, digits) = match arg {

@@ -181,6 +181,11 @@ fn mget(c: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A key without a value is found here, not before: inside of MULTI it is queued.
+fn check_pairs(c: &Call<'_>, name: &'static str) -> Result<()> {
+    if c.args.len().is_multiple_of(2) { Err(Error::Arity(name.into())) } else { Ok(()) }
+}
+
 fn set_pairs(c: &mut Call<'_>) -> Result<()> {
     for pair in c.args[1..].chunks_exact(2) {
         c.shard.set_string(pair[0], &[pair[1]], Expire::Clear)?;
@@ -189,12 +194,14 @@ fn set_pairs(c: &mut Call<'_>) -> Result<()> {
 }
 
 fn mset(c: &mut Call<'_>) -> Result<()> {
+    check_pairs(c, "mset")?;
     set_pairs(c)?;
     c.out.ok();
     Ok(())
 }
 
 fn msetnx(c: &mut Call<'_>) -> Result<()> {
+    check_pairs(c, "msetnx")?;
     let new = c.args[1..].iter().step_by(2).all(|key| c.shard.type_of(key).is_none());
     if new {
         set_pairs(c)?;

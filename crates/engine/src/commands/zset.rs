@@ -1,5 +1,5 @@
 //! Sorted sets: adding, removing, looking up, popping.
-use super::parse::{ONE_KEY, commands, is, parse_float, positive};
+use super::parse::{ONE_KEY, commands, is, parse_float, pop_count, positive};
 use super::{random, scan};
 use crate::{Call, Command, Error, KeySpec, Result, Shard, ZAdded};
 use kintsugidb_wire::{Proto, Reply};
@@ -230,11 +230,7 @@ fn zmpop(c: &mut Call<'_>) -> Result<()> {
         () if is(side, "max") => true,
         () => return Err(Error::Syntax),
     };
-    let count = match options {
-        [] => 1,
-        [name, count] if is(name, "count") => positive(count, 1, "ERR count should be greater than 0")?,
-        _ => return Err(Error::Syntax),
-    };
+    let count = pop_count(options)?;
     for key in keys {
         if c.shard.zset_len(key)? > 0 {
             let taken = take(c.shard, key, max, count)?;
