@@ -383,6 +383,11 @@ impl Arena {
         Ok(record)
     }
 
+    /// Says in a transaction's record that it is committed at all its participants.
+    pub fn mark_txn_stable(&mut self, r: Ref) {
+        self.set_word(r, 1, 1);
+    }
+
     /// Sends a transaction record to limbo. Nothing happens if it is not one, or gone.
     pub fn free_txn_record(&mut self, r: Ref) {
         if !self.live(r) {

@@ -666,6 +666,14 @@ impl Reader {
         w0 & SEQ_MASK == r.seq() && Shape::flags_of(w0) & flag::WORDS != 0 && change & 1 == 1
     }
 
+    /// Whether this transaction is known to be committed at all its participants. Gone: yes.
+    pub fn txn_stable(&self, r: Ref) -> bool {
+        let Some(words) = self.region.try_words(r.offset(), cell::FIXED + 2) else { return true };
+        let w0 = words[cell::W0].load(Ordering::Acquire);
+        let stable = words[cell::FIXED + 1].load(Ordering::Acquire);
+        w0 & SEQ_MASK != r.seq() || Shape::flags_of(w0) & flag::WORDS == 0 || stable != 0
+    }
+
     /// Whether a cell's checksum fits its content; `false` also for a cell that is gone. Not needed where the memory is this
     /// host's: for what came over a wire or from a file.
     pub fn checksum_holds(&self, r: Ref) -> bool {

@@ -140,7 +140,7 @@ impl PointReader {
         self.clock
     }
 
-    /// The transactions that the last read met, as (id, commit timestamp), as far as they are not forgotten: the connection
+    /// The transactions that the last read met, as (id, commit timestamp), unless they are known to be stable: the connection
     /// takes proofs of them along.
     pub fn txns(&self) -> &[(u64, u64)] {
         &self.txns
@@ -219,7 +219,9 @@ impl PointReader {
             }
             std::hint::spin_loop();
         }
-        self.txns.push((tid, seen.ts));
+        if !reader.txn_stable(txn) {
+            self.txns.push((tid, seen.ts));
+        }
         Ok(true)
     }
 

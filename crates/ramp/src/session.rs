@@ -55,6 +55,25 @@ impl Session {
         }
     }
 
+    /// Takes note of a transaction that was read from one-sidedly at `from`, of which it is known neither whether it is stable nor who took
+    /// part: every shard may have. False if there are too many already: read by asking the owner, who knows.
+    pub fn saw_from_outside(&mut self, from: ShardId, proof: Proof, shards: u16, horizon_us: u64) -> bool {
+        const MOST: usize = 64;
+        if let Some(i) = self.carried.iter().position(|c| c.proof.txn == proof.txn) {
+            self.told(i, from);
+            return true;
+        }
+        if self.carried.len() >= MOST {
+            let clock = self.clock;
+            self.carried.retain(|c| TxnId(c.proof.c).age_us(clock) <= horizon_us);
+        }
+        if self.carried.len() >= MOST {
+            return false;
+        }
+        self.carried.push(Carried { proof, left: (0..shards).filter(|s| *s != from).collect() });
+        true
+    }
+
     /// Whether there is anything that messages have to carry.
     pub fn has_proofs(&self) -> bool {
         !self.carried.is_empty()

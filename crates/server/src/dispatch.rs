@@ -22,6 +22,11 @@ pub(crate) enum Flow {
     Later,
 }
 
+/// Whether it takes pairs of a key and a value (MSET).
+fn in_pairs(entry: &Entry) -> bool {
+    matches!(entry.command.keys, KeySpec::Range { last: -1, step: 2, .. })
+}
+
 /// Calls `f` with each key; false if the arguments do not tell which they are.
 pub(crate) fn each_key<'a>(entry: &Entry, args: &[&'a [u8]], mut f: impl FnMut(&'a [u8])) -> bool {
     match entry.command.keys {
@@ -36,7 +41,7 @@ pub(crate) fn each_key<'a>(entry: &Entry, args: &[&'a [u8]], mut f: impl FnMut(&
                 f(args[i]);
                 i += step;
             }
-            first < args.len()
+            first < args.len() && !(in_pairs(entry) && args.len().is_multiple_of(2))
         }
         KeySpec::Count { .. } => {
             let indexes = entry.command.key_indexes(args);
@@ -151,6 +156,9 @@ impl Worker {
                 }
             },
             Route::All => self.run_on_all(conn, entry, args),
+            _ if in_pairs(entry) && args.len().is_multiple_of(2) => {
+                self.refuse(conn, &kintsugidb_engine::Error::Arity(entry.command.name.into()).to_string())
+            }
             _ => {
                 let mut shard = None;
                 let mut same = true;
@@ -182,7 +190,7 @@ impl Worker {
                 let requests = vec![Request::Command(entry.command, OwnedArgs::new(args))];
                 self.start_for(conn, requests, Then::Answer);
             }
-        } else {
+        } else if !self.read_outside(conn, entry, args) {
             let seq = conn.gap();
             conn.calls[thread] += 1;
             self.stats().sent.add(1);

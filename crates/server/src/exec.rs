@@ -26,6 +26,9 @@ impl Worker {
         if entry.command.route == Route::Split && self.run_split_here(conn, entry, args) {
             return Flow::Taken;
         }
+        if self.read_outside(conn, entry, args) {
+            return Flow::Taken;
+        }
         if conn.is_waiting() {
             return Flow::Later;
         }

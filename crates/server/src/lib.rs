@@ -24,6 +24,7 @@ mod letter;
 mod listen;
 mod mailbox;
 mod multi;
+mod outside;
 mod owner;
 mod poll;
 mod registry;
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub paused_writes_only: AtomicBool,
     /// Shards that have used up their share of the memory limit, as of the last tick.
     pub full_shards: Vec<AtomicBool>,
+    /// Readers of all shards' regions.
+    pub readers: Mutex<Vec<Option<kintsugidb_arena::Reader>>>,
     pub started: Instant,
     pub run_id: String,
     pub addresses: Vec<String>,
@@ -118,6 +121,7 @@ impl Server {
             stats: (0..threads).map(|_| Stats::default()).collect(),
             clients: Clients::default(),
             full_shards: (0..config.shards).map(|_| AtomicBool::new(false)).collect(),
+            readers: Mutex::new(vec![None; config.shards]),
             config: Mutex::new(Arc::new(config)),
             config_changes: AtomicU64::new(0),
             foreign_settings: Mutex::default(),
@@ -145,7 +149,8 @@ impl Server {
                 let worker = worker::Worker::new(me, shared, mine, seed);
                 ready.wait();
                 match worker {
-                    Ok(w) => {
+                    Ok(mut w) => {
+                        w.connect_readers();
                         let _ = started.send(Ok(()));
                         w.run();
                     }

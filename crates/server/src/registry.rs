@@ -1,6 +1,6 @@
 //! The table of commands as the front end sees it: found by name, with what the front end does itself.
 use crate::{all::AllKind, front, front::Front};
-use kintsugidb_engine::Command;
+use kintsugidb_engine::{Command, Point};
 use std::sync::LazyLock;
 
 /// One command.
@@ -11,6 +11,8 @@ pub(crate) struct Entry {
     pub front: Option<Front>,
     /// How parts of all shards are merged.
     pub all: AllKind,
+    /// How it is answered from the regions, without their owners.
+    pub point: Option<Point>,
 }
 
 const BUCKETS: usize = 1024;
@@ -31,6 +33,7 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
             command,
             front: front::find(command.name),
             all: AllKind::of(command.name),
+            point: Point::of(command.name),
         })
         .collect();
     let mut buckets = [0; BUCKETS];

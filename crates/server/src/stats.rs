@@ -63,6 +63,8 @@ counters! {
     one_sided_retries,
     /// One-sided reads given up in favour of a message.
     one_sided_fallbacks,
+    /// One-sided reads that met half of a transaction.
+    fractures,
     /// Transactions and commands over several shards.
     transactions,
     /// Those of them all of whose shards this thread owns.

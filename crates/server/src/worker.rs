@@ -18,6 +18,7 @@ use crate::{
     stats::Stats,
     txn::InHand,
 };
+use kintsugidb_engine::PointReader;
 use kintsugidb_ramp::{
     Coordinator,
     message::{Message, Node},
@@ -61,6 +62,9 @@ pub(crate) struct Worker {
     pub queue: VecDeque<(Node, Node, Message)>,
     /// Calls that wait behind one that met a reservation, by thread and connection.
     pub held: HashMap<(usize, Token), VecDeque<HeldCall>>,
+    /// Reads of the regions of all shards; there is none if all are this thread's.
+    pub outside: Option<PointReader>,
+    pub key_shards: Vec<usize>,
     poller: Poller,
     listeners: Listeners,
     was_paused: bool,
@@ -133,6 +137,8 @@ impl Worker {
             transactions: HashMap::new(),
             queue: VecDeque::new(),
             held: HashMap::new(),
+            outside: None,
+            key_shards: Vec::new(),
             was_paused: false,
             limits: Limits::default(),
             config_seen: u64::MAX,
@@ -156,6 +162,7 @@ impl Worker {
             shared,
         };
         w.look_at_config();
+        w.offer_readers();
         w.set_accepting(true)?;
         Ok(w)
     }
@@ -740,6 +747,7 @@ impl Worker {
             self.route_owned(shard);
         }
         self.work_off();
+        self.note_outside();
         let s = self.stats();
         s.open.set(open as u64);
         s.recent.set(recent as u64);

@@ -41,7 +41,7 @@ mod zset;
 
 pub(crate) use big::{COUNT, MODIFIED, TABLE};
 pub(crate) use root::{is_big, shape, type_of};
-pub use txn::TxnRecord;
+pub use txn::{TxnHandle, TxnRecord};
 pub use types::{Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Version, ZAdded};
 
 use crate::history::History;

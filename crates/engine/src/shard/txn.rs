@@ -18,8 +18,24 @@ pub struct TxnRecord {
     tombstones: Vec<Box<[u8]>>,
 }
 
+/// Names the record of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct TxnHandle(Ref);
+
+impl TxnRecord {
+    /// Its name.
+    pub fn handle(&self) -> TxnHandle {
+        TxnHandle(self.record)
+    }
+}
+
 /// Multi-key transactions.
 impl Shard {
+    /// Tells readers that a transaction is committed at all its participants: who has read from it need not tell anybody.
+    pub fn mark_stable(&mut self, txn: TxnHandle) {
+        self.arena.mark_txn_stable(txn.0);
+    }
+
     /// The following writes, at `version`, belong to the multi-key transaction `tid`. `siblings` are the fingerprints
     /// ([`crate::fingerprint`]) of its keys, or the words of a Bloom filter of them. Its
     /// writes are not refused for want of memory: the time for that is before it is prepared.

@@ -5,7 +5,7 @@ use crate::{
     coordinator::run,
     message::{Body, Found, Lock, Node, Outbox, Proof, ReadAnswer, Refusal, TxnInfo, What, Work},
 };
-use kintsugidb_engine::Version;
+use kintsugidb_engine::{TxnHandle, Version};
 use kintsugidb_wire::{Proto, Reply};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Participant {
         let (p, info, work) = (*p, info.clone(), work.clone());
         self.release(txn, &work);
         self.clock.see(proof.c);
-        let replies = self.run_work(&info, &work, proof.c);
+        let (replies, record) = self.run_work(&info, &work, proof.c);
         let seq = self.shard.commit_seq(false);
         for (key, lock) in &work.keys {
             if *lock != Lock::Shared {
@@ -40,6 +40,7 @@ impl Participant {
         let state = State::Committed { p, c: proof.c, seq, stable: false, replies: Some(replies) };
         if let Some(t) = self.txns.get_mut(&txn) {
             t.state = state;
+            t.record = record;
             t.answers.clear();
         }
         if info.participants.len() == 1 {
@@ -51,17 +52,18 @@ impl Participant {
     }
 
     /// Runs a transaction's part in one turn, at version (c, 0).
-    fn run_work(&mut self, info: &TxnInfo, work: &Work, c: u64) -> Arc<Vec<ReadAnswer>> {
+    fn run_work(&mut self, info: &TxnInfo, work: &Work, c: u64) -> (Arc<Vec<ReadAnswer>>, Option<TxnHandle>) {
         self.shard.begin_txn(Version { ts: c, seq: 0 }, info.id.0, info.siblings.words());
         let replies = self.run_ops(work);
-        self.end_txn();
-        Arc::new(replies)
+        let record = self.end_txn();
+        (Arc::new(replies), record)
     }
 
-    pub(super) fn end_txn(&mut self) {
-        if let Some(record) = self.shard.end_txn() {
-            self.timers.records.push_back((self.now_us, record));
-        }
+    pub(super) fn end_txn(&mut self) -> Option<TxnHandle> {
+        let record = self.shard.end_txn()?;
+        let handle = record.handle();
+        self.timers.records.push_back((self.now_us, record));
+        Some(handle)
     }
 
     /// Runs the operations at the version that was set.
@@ -109,7 +111,10 @@ impl Participant {
             None
         } else {
             let c = self.clock.next(self.now_us);
-            let replies = Some(self.run_work(info, work, c));
+            let (replies, record) = self.run_work(info, work, c);
+            // Nobody waits for the others here.
+            record.into_iter().for_each(|r| self.shard.mark_stable(r));
+            let replies = Some(replies);
             let seq = self.shard.commit_seq(true);
             self.settle(txn, Settled::Committed { p: c, c, seq, replies: replies.clone() });
             replies
@@ -170,7 +175,8 @@ impl Participant {
 
     /// Everybody has committed it. `told`: by its coordinator, which has all replies.
     pub(super) fn on_stable(&mut self, txn: TxnId, told: bool) {
-        let Some(Txn { state: State::Committed { stable, replies, .. }, .. }) = self.txns.get_mut(&txn)
+        let Some(Txn { state: State::Committed { stable, replies, .. }, record, .. }) =
+            self.txns.get_mut(&txn)
         else {
             return;
         };
@@ -178,6 +184,9 @@ impl Participant {
             *replies = None;
         }
         if !std::mem::replace(stable, true) {
+            if let Some(record) = record {
+                self.shard.mark_stable(*record);
+            }
             let window = if self.config.faults.has(Fault::ShortWindow) { 0 } else { self.config.window_us };
             self.timers.window.push_back((self.now_us + window, txn));
         }

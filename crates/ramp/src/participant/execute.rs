@@ -136,7 +136,9 @@ impl Participant {
 
     fn end(&mut self, several: bool) {
         if several {
-            self.end_txn();
+            if let Some(record) = self.end_txn() {
+                self.shard.mark_stable(record);
+            }
             self.shard.commit_seq(true);
         }
     }

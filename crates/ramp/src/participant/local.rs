@@ -67,6 +67,7 @@ pub fn commit_local(
     let first_write = writes.clone().next().map(|o| o.at);
     let over_shards = writes.clone().any(|o| Some(o.at) != first_write);
     let info = kept.then(|| info(shards, ops, c));
+    let mut records = Vec::new();
     for op in ops {
         let p = &mut shards[op.at];
         p.clock.see(c);
@@ -85,13 +86,16 @@ pub fn commit_local(
             reply.error(&e.to_string());
         }
         if let Some(info) = info {
-            p.end_txn();
+            records.extend(p.end_txn().map(|r| (op.at, r)));
             if over_shards {
                 p.keep(info, op);
             } else {
                 p.shard.commit_seq(true);
             }
         }
+    }
+    for (at, record) in records {
+        shards[at].shard.mark_stable(record);
     }
     Some(c)
 }
@@ -131,6 +135,7 @@ impl Participant {
                     work: Arc::new(work),
                     reply_to: Node::Shard(self.id),
                     state: State::Committed { p: c, c, seq, stable: true, replies: None },
+                    record: None,
                     answers: BTreeMap::new(),
                 };
                 self.txns.insert(info.id, t);

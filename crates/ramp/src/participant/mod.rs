@@ -28,7 +28,7 @@ use crate::{
     message::{Batch, Body, Message, Node, Outbox, Proof, Read, ReadAnswer, Refusal, TxnInfo, Work},
 };
 use hashbrown::HashMap;
-use kintsugidb_engine::{Shard, TxnRecord};
+use kintsugidb_engine::{Shard, TxnHandle, TxnRecord};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -81,6 +81,8 @@ struct Txn {
     /// Who waits for its replies.
     reply_to: Node,
     state: State,
+    /// Its record in the region, for readers from outside.
+    record: Option<TxnHandle>,
     /// What the others have answered: their `p`, or that they have committed (`u64::MAX`).
     answers: BTreeMap<ShardId, u64>,
 }
