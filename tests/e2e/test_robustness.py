@@ -222,7 +222,11 @@ def test_expensive_arguments_are_refused_or_bounded(server, connection):
     assert isinstance(connection("LRANGE", "absent", "x", 1), Error)
     assert connection("LRANGE", "absent", -(2**63), 2**63 - 1) == []
     assert connection("GETRANGE", "absent", 0, 2**63 - 1) == b""
-    assert connection("SCAN", 0, "COUNT", 2**62)[0] == b"0"
+    cursor, steps = 0, 0
+    while steps == 0 or (cursor != b"0" and steps < 100):
+        cursor, _ = connection("SCAN", cursor, "COUNT", 2**62)
+        steps += 1
+    assert cursor == b"0"
     assert isinstance(connection("EXPIRE", "s", 2**63 - 1), Error)
     assert connection("EXISTS", "s") == 1
     assert server.resident_bytes() < before + (50 << 20)

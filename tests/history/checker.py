@@ -22,8 +22,8 @@ What is checked, all of it in (nearly) linear time:
     shortest form: x from T, y from U, and both wrote both).
 
 3.  **Session order.** On one connection, what is written or read later is not older than what was written or
-    read before: own writes are read, reads of an item do not go back, and a transaction sorts after those that
-    its connection had seen.
+    read before: own writes are read, reads of an item do not go back (in one pipeline too), and a transaction sorts
+    after those whose traces its client had seen when it sent it.
 
 The cycle search takes the facts of (1) through chains of time points, not pairs, so that a history of a
 hundred thousand operations is checked in seconds.
@@ -134,13 +134,16 @@ class _Check:
         self.report("fracture", text + self.show(op, writer, *others))
 
     def sessions(self):
-        """Rule 3: along each connection."""
+        """Rule 3: along each connection.
+
+        On one item the order in the pipeline is binding. Over several items a write comes after what its client
+        had seen when it sent it: `points` of the session, one for each pipeline that it sent, hold what that was.
+        """
         client = None
         for op in self.operations:
             if op.client != client:
-                client, last_of_item, last_write, read_since = op.client, {}, None, set()
-            touched = list(op.reads) + [(item, op.txn) for item in op.writes]
-            for item, txn in touched:
+                client, last_of_item, waiting, points = op.client, {}, collections.deque(), 0
+            for item, txn in list(op.reads) + [(item, op.txn) for item in op.writes]:
                 before, by = last_of_item.get(item, (0, None))
                 if before and before != txn:
                     if txn == 0:
@@ -149,14 +152,17 @@ class _Check:
                         self.edges[before].append((txn, ("session", op, item)))
                 if txn:
                     last_of_item[item] = (txn, op)
-            read_since.update(txn for _, txn in op.reads if txn)
             if op.writes:
-                if last_write:
-                    read_since.add(last_write)
-                for txn in read_since:
-                    if txn != op.txn:
-                        self.edges[txn].append((op.txn, ("session", op, None)))
-                last_write, read_since = op.txn, set()
+                if waiting and waiting[0].replied <= op.sent:
+                    points += 1
+                    here = (("session", client), points)
+                    self.edges[(("session", client), points - 1)].append((here, ("session", op, None)))
+                    while waiting and waiting[0].replied <= op.sent:
+                        known = waiting.popleft()
+                        for txn in {txn for _, txn in known.reads if txn} | ({known.txn} if known.writes else set()):
+                            self.edges[txn].append((here, ("session", known, None)))
+                self.edges[(("session", client), points)].append((op.txn, ("session", op, None)))
+            waiting.append(op)
 
     def items(self):
         """Rule 1: zones of every item; their order becomes edges."""
@@ -269,13 +275,13 @@ class _Check:
                 best = path
         reasons = [reason for reason in (best or [])]
         kinds = {reason[0] for _, reason, _ in reasons}
-        kind = "fracture" if "read set" in kinds else "session order"
+        kind = "session order" if "session" in kinds else "fracture"
         lines, shown = [], []
         for source, reason, target in reasons:
-            if reason[0] == "times" and not (isinstance(source, int) or isinstance(target, int)):
+            if not (isinstance(source, int) or isinstance(target, int)):
                 continue
-            names = [f"T{name_of(node)}" if isinstance(node, int) else f"time point {node[1]} of {node[0]}" for node in (source, target)]
-            why = f"{reason[0]} {reason[-1] or ''}"
+            names = [f"T{name_of(node)}" if isinstance(node, int) else f"point {node[1]} of {node[0]}" for node in (source, target)]
+            why = f"{reason[0]} {reason[-1] or ''}".rstrip()
             lines.append(f"\n    {names[0]} before {names[1]}: {why}")
             for node in (source, target):
                 if isinstance(node, int) and node in self.writer and self.writer[node] not in shown:

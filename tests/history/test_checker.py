@@ -89,6 +89,15 @@ def test_reads_that_go_back_in_one_session_are_caught():
     assert kinds(t, u, *back) == {"session order"}
 
 
+def test_a_write_that_sorts_before_what_its_client_had_seen_is_caught():
+    """Client 1 sees T on x and then writes y; T's y comes out on top of it."""
+    t = w(2, 1, 0, 50, 21, "x", "y")
+    seen = r(1, 1, 5, 10, x=21)
+    for sent, caught in ((11, {"session order"}), (6, set())):  # sent before the reply: it had not seen T
+        own = w(1, 2, sent, 20, 11, "y")
+        assert kinds(t, seen, own, r(3, 1, 30, 35, y=11), r(4, 1, 40, 60, y=21)) == caught
+
+
 def test_a_write_without_reply_may_or_may_not_have_happened():
     unknown = w(1, 1, 0, INFINITY, 11, "x", "y")
     assert not kinds(unknown, r(2, 1, 5, 6, x=0, y=0))
