@@ -14,7 +14,7 @@
 
 use crate::layout::{Kind, PLAIN_MASK, Ref, SEQ_MASK, Shape, cell, flag, plain};
 use crate::region::{Region, le_word, words_equal};
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, Safeguard, fence, kept};
 
 /// A cell to be published.
 #[derive(Copy, Clone, Debug)]
@@ -81,8 +81,12 @@ impl NewCell<'_> {
         let words = region.words(offset, shape.words());
         let seq = odd_seq.wrapping_add(1) & SEQ_MASK;
         let w0 = shape.w0 | seq;
-        words[cell::W0].store(shape.w0 | odd_seq, Ordering::Relaxed);
-        fence(Ordering::Release);
+        if kept(Safeguard::OddFirst) {
+            words[cell::W0].store(shape.w0 | odd_seq, Ordering::Relaxed);
+        }
+        if kept(Safeguard::WriterFence) {
+            fence(Ordering::Release);
+        }
         words[cell::TS].store(self.ts, Ordering::Relaxed);
         words[cell::LINK].store(0, Ordering::Relaxed);
         let mut sum = Checksum::new(w0, self.ts);

@@ -14,7 +14,7 @@ use crate::layout::{
 };
 use crate::owner::Arena;
 use crate::region::Region;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, Safeguard, kept};
 
 /// A table whose cells are being freed.
 pub(crate) struct DropJob {
@@ -127,6 +127,9 @@ impl Arena {
                     return false;
                 }
             }
+        }
+        if !kept(Safeguard::InsertBeforeClear) {
+            index::for_each_in_chain(&region, home, &mut |slot| region.store(slot.at, 0, Ordering::Release));
         }
         for &(entry, hash) in &moving {
             let target = d.current.bucket_offset(d.current.home(hash));

@@ -10,7 +10,7 @@
 use crate::layout::{CELL_CLASSES, MAX_SLAB, PAGE, class_of};
 use crate::region::Region;
 use crate::slab::Slab;
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, Safeguard, fence, kept};
 use std::collections::VecDeque;
 
 /// Set in a place's size code when it is whole pages; the rest is their number.
@@ -187,8 +187,12 @@ impl Heap {
         self.waiting -= self.bytes_of(place.code);
         let w0 = region.load(place.offset, Ordering::Relaxed);
         // A cell's sequence is even, so this makes it the next odd one. An array's control word is nobody's any more.
-        region.store(place.offset, w0 | 1, Ordering::Relaxed);
-        fence(Ordering::Release);
+        if kept(Safeguard::OddFirst) {
+            region.store(place.offset, w0 | 1, Ordering::Relaxed);
+        }
+        if kept(Safeguard::WriterFence) {
+            fence(Ordering::Release);
+        }
         if place.code & RUN != 0 {
             self.slab.pages.give(region, place.offset / PAGE, u64::from(place.code & !RUN));
         } else {

@@ -62,10 +62,11 @@ pub(crate) fn bucket(region: &Region, offset: u64) -> &[AtomicU64] {
     region.words(offset, BUCKET_WORDS)
 }
 
-/// The words of the line that a hash prefers: 1 to 7, or 8 to 15.
+/// The words of the line that a hash prefers, as bits: 1 to 7, or 8 to 15.
 #[inline]
 pub(crate) fn preferred(hash: u64) -> u32 {
-    if hash & 1 << 16 == 0 { 0x00fe } else { 0xff00 }
+    let line = (1 << LINE_WORDS) - 1;
+    if hash & 1 << 16 == 0 { line & !1 } else { line << LINE_WORDS }
 }
 
 /// Bit i is set if the tag in word i is this hash's. Only a hint where to look: an empty entry has a tag, too.
@@ -80,7 +81,7 @@ pub(crate) const LINE_WORDS: usize = BUCKET_WORDS / 2;
 /// Where in the bucket the line that a hash prefers begins, in bytes.
 #[inline(always)]
 pub(crate) fn preferred_line(hash: u64) -> u64 {
-    hash >> 10 & 64
+    (hash >> 16 & 1) * 8 * LINE_WORDS as u64
 }
 
 /// The candidates in the preferred line, as bits of the line; a control word is none.

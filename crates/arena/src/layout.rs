@@ -71,12 +71,12 @@ pub(crate) const OFFSET_MASK: u64 = (1 << 40) - 1;
 pub(crate) const SEQ_MASK: u64 = (1 << 24) - 1;
 
 /// Words in a bucket: the control word, then [`SLOTS`] entries. Two cache lines.
-pub const BUCKET_WORDS: usize = 16;
+pub const BUCKET_WORDS: usize = if cfg!(loom) { 4 } else { 16 };
 /// Entries in a bucket.
 pub const SLOTS: usize = BUCKET_WORDS - 1;
 /// Bytes in a bucket.
 pub const BUCKET: u64 = 8 * BUCKET_WORDS as u64;
-const _: () = assert!(BUCKET == 128);
+const _: () = assert!(BUCKET == 128 || cfg!(loom));
 
 /// Word numbers at the head of a cell.
 pub mod cell {
@@ -435,7 +435,7 @@ pub(crate) const fn class_bytes(class: usize) -> u64 {
 }
 const _: () = assert!(class_bytes(0) == 32 && class_bytes(14) == 256 && class_bytes(15) == 288);
 const _: () = assert!(class_bytes(CELL_CLASSES - 1) == MAX_SLAB);
-const _: () = assert!(class_bytes(CELL_CLASSES + ARRAY_CLASSES - 1) == MAX_SLAB);
+const _: () = assert!(class_bytes(CELL_CLASSES + ARRAY_CLASSES - 1) == MAX_SLAB || cfg!(loom));
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -36,6 +36,8 @@ pub use error::{Busy, Error};
 pub use layout::{Kind, Ref, Table};
 pub use owner::{Arena, Config, Memory};
 pub use reader::{Answer, Reader, Seen, TRIES, Witness};
+#[cfg(loom)]
+pub use sync::{Safeguard, take_away};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

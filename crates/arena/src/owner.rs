@@ -21,7 +21,7 @@ use crate::layout::{
 };
 use crate::reader::Reader;
 use crate::region::Region;
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, Safeguard, fence, kept};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -208,7 +208,9 @@ impl Arena {
             let old = entry_offset(slot.entry);
             let seen = look(Some(CellView::new(&self.region, old)));
             let old_bytes = 8 * shape_at(&self.region, old).words() as u64;
-            self.region.store(old + 8 * cell::LINK as u64, new.to_raw(), Ordering::Release);
+            if kept(Safeguard::LinkFirst) {
+                self.region.store(old + 8 * cell::LINK as u64, new.to_raw(), Ordering::Release);
+            }
             self.region.store(slot.at, entry(hash, new.offset(), bytes), Ordering::Release);
             self.heap.retire(old, old_bytes, Use::Cell);
             return Ok((new, seen));
@@ -252,6 +254,9 @@ impl Arena {
 
     #[inline]
     pub(crate) fn count_change(&self, home: u64) {
+        if !kept(Safeguard::CountInsertion) {
+            return;
+        }
         let control = self.region.load(home, Ordering::Relaxed);
         self.region.store(home, control_bump(control), Ordering::Release);
     }
@@ -262,7 +267,9 @@ impl Arena {
         let Some((d, slot)) = self.slot(t, hash, key) else { return false };
         let old = entry_offset(slot.entry);
         let bytes = 8 * shape_at(&self.region, old).words() as u64;
-        self.region.store(old + 8 * cell::LINK as u64, LOOK_IN_INDEX, Ordering::Release);
+        if kept(Safeguard::LinkRemoved) {
+            self.region.store(old + 8 * cell::LINK as u64, LOOK_IN_INDEX, Ordering::Release);
+        }
         self.region.store(slot.at, 0, Ordering::Release);
         self.heap.retire(old, bytes, Use::Cell);
         let count = d.word(&self.region, table::COUNT) - 1;
@@ -354,7 +361,9 @@ impl Arena {
         if let Some(at) = self.word_at(r, 0) {
             let word = self.region.load(at, Ordering::Relaxed);
             debug_assert_eq!(word & 1, 0, "a change is already under way");
-            self.region.store(at, word | 1, Ordering::Relaxed);
+            if kept(Safeguard::OddChange) {
+                self.region.store(at, word | 1, Ordering::Relaxed);
+            }
             fence(Ordering::Release);
         }
     }

@@ -22,7 +22,7 @@ use crate::layout::{
     Table, cell, control_link, entry_offset, extension_at, flag, plain, superblock, table,
 };
 use crate::region::{Region, append, copy_behind, words_equal};
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, Safeguard, fence, kept};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -115,6 +115,14 @@ struct Extensions {
     seq: u32,
     txn: Option<Ref>,
     words: [u64; 4],
+}
+
+/// The fence between the loads of a cell and the second looks.
+#[inline(always)]
+fn read_fence() {
+    if kept(Safeguard::ReaderFence) {
+        fence(Ordering::Acquire);
+    }
 }
 
 /// Begin again.
@@ -346,9 +354,9 @@ impl Reader {
         }
         let ts = head[cell::TS].load(Ordering::Relaxed);
         let link = head[cell::LINK].load(Ordering::Acquire);
-        fence(Ordering::Acquire);
-        let confirmed = slot.load(Ordering::Acquire) == entry
-            && head[cell::W0].load(Ordering::Relaxed) == w0
+        read_fence();
+        let confirmed = (!kept(Safeguard::ConfirmEntry) || slot.load(Ordering::Acquire) == entry)
+            && (!kept(Safeguard::SecondLook) || head[cell::W0].load(Ordering::Relaxed) == w0)
             && table[table::CURRENT].load(Ordering::Relaxed) == current.0
             && table[table::W0].load(Ordering::Relaxed) == table_w0;
         if !confirmed || link != 0 || Kind::from_u8((w0 >> 24) as u8).is_none() {
@@ -445,7 +453,7 @@ impl Reader {
 
     fn absent(&self, witness: Witness, hit: &mut Hit) -> Result<(), Again> {
         hit.absent = Some(witness);
-        if self.holds(&witness) { Ok(()) } else { Err(Again) }
+        if !kept(Safeguard::ChangeCounter) || self.holds(&witness) { Ok(()) } else { Err(Again) }
     }
 
     /// The entry leads to a removed cell: absent, if it still does so now that the counter is known.
@@ -479,9 +487,9 @@ impl Reader {
         let entry = slot.load(Ordering::Acquire);
         let offset = entry_offset(entry);
         let confirm = |words: &[AtomicU64], w0: u64| {
-            fence(Ordering::Acquire);
-            slot.load(Ordering::Acquire) == entry
-                && words[cell::W0].load(Ordering::Relaxed) == w0
+            read_fence();
+            (!kept(Safeguard::ConfirmEntry) || slot.load(Ordering::Acquire) == entry)
+                && (!kept(Safeguard::SecondLook) || words[cell::W0].load(Ordering::Relaxed) == w0)
                 && sight.holds()
         };
         if entry == 0 {
@@ -530,8 +538,8 @@ impl Reader {
                 return Err(Again);
             }
             let confirm = || {
-                fence(Ordering::Acquire);
-                words[cell::W0].load(Ordering::Acquire) == shape.w0
+                read_fence();
+                (!kept(Safeguard::SecondLook) || words[cell::W0].load(Ordering::Acquire) == shape.w0)
                     && first[cell::W0].load(Ordering::Relaxed) == first_w0
             };
             if COPY && shape.value_len > LARGE && !confirm() {

@@ -1,7 +1,56 @@
-//! The atomics of the build: the machine's, or those of the model checker.
+//! The atomics of the build: the machine's, or those of the model checker; and the safeguards that a model may take away.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// What keeps readers from wrong answers. The models run once with all of them and once without each, which they must catch.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(not(loom), allow(dead_code))]
+pub enum Safeguard {
+    /// The reader looks at the index entry again after it has read the cell.
+    ConfirmEntry,
+    /// The reader looks at `w0` again after it has read the cell.
+    SecondLook,
+    /// The reader's fence before these second looks.
+    ReaderFence,
+    /// The owner makes `w0` odd before it writes anything else of the cell.
+    OddFirst,
+    /// The owner's fence after the odd store.
+    WriterFence,
+    /// The owner stores the link in the replaced cell before the index entry.
+    LinkFirst,
+    /// The owner stores "look in the index" in a removed cell.
+    LinkRemoved,
+    /// The reader believes a miss only if the bucket's change counter is unchanged.
+    ChangeCounter,
+    /// The owner counts an insertion at the bucket.
+    CountInsertion,
+    /// Growth stores an entry in the new array before it takes it from the old.
+    InsertBeforeClear,
+    /// A big collection's change word is odd while it changes.
+    OddChange,
+}
+
+/// Whether a safeguard is in place: always, outside of models.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) const fn kept(_: Safeguard) -> bool {
+    true
+}
+
+#[cfg(loom)]
+static MISSING: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(u64::MAX);
+
+#[cfg(loom)]
+pub(crate) fn kept(safeguard: Safeguard) -> bool {
+    MISSING.load(std::sync::atomic::Ordering::Relaxed) != safeguard as u64
+}
+
+/// Takes one safeguard away from this process, or none: for canaries.
+#[cfg(loom)]
+pub fn take_away(safeguard: Option<Safeguard>) {
+    MISSING.store(safeguard.map_or(u64::MAX, |s| s as u64), std::sync::atomic::Ordering::Relaxed);
+}

@@ -166,7 +166,7 @@ fn churn(arena: &mut Arena, operation: u64, tables: &mut Vec<Table>) {
     } else {
         arena.remove(Table::ROOT, hash(other.as_bytes()), other.as_bytes());
     }
-    if operation % 97 == 0 {
+    if operation.is_multiple_of(97) {
         if tables.len() == 3 {
             arena.drop_table(tables.remove(0));
         }
@@ -234,7 +234,7 @@ fn a_double_collect_never_sees_two_turns() {
                         // Between two stores of one turn: key 0 is at most one ahead of key 2, never behind.
                         let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
                         assert!(first == last || first == last + 1, "{turns:?}");
-                        let expected = |n: u64| if n % 2 == 0 { None } else { Some(n) };
+                        let expected = |n: u64| if n.is_multiple_of(2) { None } else { Some(n) };
                         assert!(middle == expected(first) || middle == expected(last), "{turns:?}");
                         valid.fetch_add(1, Ordering::Relaxed);
                     }
