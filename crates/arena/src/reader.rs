@@ -656,9 +656,10 @@ impl Reader {
         let mut value = words[shape.value_at()..].iter().take(shape.value_len / 8);
         let tid = value.next()?.load(Ordering::Relaxed);
         out.extend(value.map(|word| word.load(Ordering::Relaxed)));
-        fence(Ordering::Acquire);
+        read_fence();
         let freed = words[cell::LINK].load(Ordering::Acquire) != 0;
-        if words[cell::W0].load(Ordering::Relaxed) == shape.w0 && !freed {
+        let same = !kept(Safeguard::SecondLook) || words[cell::W0].load(Ordering::Relaxed) == shape.w0;
+        if same && !freed {
             Some(tid)
         } else {
             out.truncate(start);

@@ -281,12 +281,14 @@ pub(crate) fn copy_behind(words: &[AtomicU64], out: &mut Vec<u8>) -> usize {
         out.reserve(bytes.max(64));
     }
     let target = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
-    let mut at = 0;
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+    let at = 0;
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    if bytes >= 256 {
-        at = bytes & !63;
-        // SAFETY: reads `at` bytes of `words` and writes as many into the spare capacity. The loads are assembly because Rust
-        // has no relaxed vector load; to the language they are relaxed loads of the words.
+    let at = if bytes < 256 {
+        0
+    } else {
+        // SAFETY: reads whole 64-byte pieces of `words` and writes as many bytes into the spare capacity. The loads are
+        // assembly because Rust has no relaxed vector load; to the language they are relaxed loads of the words.
         unsafe {
             std::arch::asm!(
                 "2:",
@@ -309,8 +311,8 @@ pub(crate) fn copy_behind(words: &[AtomicU64], out: &mut Vec<u8>) -> usize {
                 options(nostack),
             );
         }
-        at /= 8;
-    }
+        (bytes & !63) / 8
+    };
     for (i, word) in words.iter().enumerate().skip(at) {
         // SAFETY: `bytes` are reserved behind the length, and `8 * i + 8 <= bytes`.
         unsafe { target.add(i * 8).cast::<u64>().write_unaligned(word.load(Ordering::Relaxed)) };

@@ -115,7 +115,7 @@ fn compare(arena: &Arena, t: Table, model: &BTreeMap<Vec<u8>, Version>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 2000, ..ProptestConfig::default() })]
 
     #[test]
     fn the_arena_is_a_map_and_every_byte_is_accounted_for(ops in prop::collection::vec(ops(), 1..120)) {

@@ -7,7 +7,7 @@ pub const KEYS: [&[u8]; 5] = [b"", b"k", b"key 1", b"sixteen bytes ok", &[7; 300
 
 /// The bytes of a small region with a bit of everything in it.
 pub fn sound_image() -> Vec<u8> {
-    let config = Config { reserve_bytes: 192 << 10, grace_ms: 1 << 30, initial_keys: 0, ..Config::default() };
+    let config = Config { reserve_bytes: 256 << 10, grace_ms: 1 << 30, initial_keys: 0, ..Config::default() };
     let mut arena = Arena::create_heap(config).expect("room");
     let record = arena.new_txn_record(9, &[1, 2, 3]).expect("room");
     let table = arena.new_table(4).expect("room");
