@@ -21,6 +21,7 @@ UNORDERED = {b"SMEMBERS", b"SINTER", b"SUNION", b"SDIFF", b"HKEYS", b"HVALS", b"
 PAIRS = {b"HGETALL", b"HRANDFIELD", b"ZRANDMEMBER"}
 SCANS = {b"HSCAN", b"ZSCAN", b"SSCAN"}
 SECONDS = {b"TTL", b"EXPIRETIME"}
+SILENCE_S = 6
 MILLISECONDS = {b"PTTL", b"PEXPIRETIME"}
 
 
@@ -111,13 +112,31 @@ class Pair:
         data = b"".join(encode(*command) for command in everything)
         replies = []
         for side, link in enumerate(self.links):
-            link.send(data)
-            replies.append([read(link.stream) for _ in everything])
-            if replies[-1][-1].kind == "closed":
+            replies.append(self._ask(link, data, len(everything)))
+            if replies[-1][-1].kind in ("closed", "silent"):
                 link.close()
                 self.links[side] = self.connect[side]()
+        return self._compare(everything, replies, len(prelude))
+
+    @staticmethod
+    def _ask(link, data, count):
+        """Send it all, read that many replies; a server that says nothing for long is an answer too."""
+        link.sock.settimeout(SILENCE_S)
+        replies = []
+        try:
+            link.send(data)
+            while len(replies) < count:
+                replies.append(read(link.stream))
+        except TimeoutError:
+            replies += [Reply("silent", None)] * (count - len(replies))
+        except OSError:
+            replies += [Reply("closed", None)] * (count - len(replies))
+        return replies
+
+    @staticmethod
+    def _compare(everything, replies, start):
         queued = None
-        for place in range(len(prelude), len(everything)):
+        for place in range(start, len(everything)):
             command, ours, theirs = everything[place], replies[0][place], replies[1][place]
             name = command[0].upper()
             if theirs.kind == "+" and theirs.value == b"QUEUED":
@@ -166,7 +185,7 @@ def a_round(seed, without=()):
 def shrink(pair, commands, protocol, difference):
     """The shortest part of the round with the same difference."""
     wanted, size = difference.signature(), max(1, len(commands) // 2)
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + (60 if difference.ours.kind == "silent" else 10)
     while size and time.monotonic() < give_up:
         place, changed = 0, False
         while place < len(commands) and time.monotonic() < give_up:
@@ -195,7 +214,7 @@ def hunt(pair, first_seed, rounds=None, seconds=None, most=20, log=None, without
     """Play rounds; the report of each distinct difference, by signature."""
     found, until, number = {}, time.monotonic() + (seconds or 1e9), 0
     while (rounds is None or number < rounds) and time.monotonic() < until and len(found) < most:
-        seed = f"{first_seed}/{number}"
+        seed = str(first_seed) if "/" in str(first_seed) else f"{first_seed}/{number}"
         number += 1
         commands, protocol = a_round(seed, without)
         difference = pair.play(commands, protocol)

@@ -225,7 +225,7 @@ class Words:
 
     def bound(self):
         return self.rng.choice(["-inf", "+inf", "0", "1", "2", "3", "(1", "(0", "(2", "1.5", "inf", "-1"] * 3
-                               + ["x", "(x", "nan", ""])
+                               + ["x", "(x", "nan"])
 
     def lex(self):
         return self.rng.choice(["-", "+", "[m1", "(m1", "[m3", "(m3", "[m5", "[", "(", "[a", "[z"] * 3 + ["m1", "", "x"])
