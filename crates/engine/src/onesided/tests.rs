@@ -87,6 +87,7 @@ fn half_of_a_transaction_is_noticed() {
     assert!(out.is_empty());
     let mut lax = PointReader::new([a.reader(), b.reader()], Siblings::Ignored);
     assert_eq!(lax.mget(&keys, &mut out), Ok(()), "without isolation nobody looks");
+    assert_eq!(out.bytes(), b"*2\r\n$3\r\nnew\r\n$3\r\nold\r\n", "the canary: this is what half looks like");
     out.truncate(0);
 
     b.begin_txn(Version { ts: 5, seq: 0 }, 77, &siblings);
