@@ -57,6 +57,8 @@ pub(crate) struct History {
     tid: u64,
     /// Rule 6: writes go just above the item's latest version, absent ones not below this.
     under: Option<Version>,
+    /// The version of the last change of a hot key.
+    last: Option<Version>,
     births: Vec<u64>,
 }
 
@@ -214,8 +216,14 @@ impl Shard {
 
     /// The following writes go just above the latest version of each item (rule 6); where there is none, not below `floor`.
     pub fn begin_write_under(&mut self, floor: Version) {
+        self.history.last = None;
         self.history.version = floor;
         self.history.under = Some(floor);
+    }
+
+    /// The version at which a hot key was last changed since [`Shard::begin_write_under`], if one was.
+    pub fn written_under(&self) -> Option<Version> {
+        self.history.last
     }
 
     /// How often a key like this was created: equal twice, and the key absent both times, means that it was absent all the time.
@@ -454,6 +462,7 @@ impl Shard {
             }
             _ => self.history.version,
         };
+        self.history.last = Some(version);
         (version, self.history.tid, seq)
     }
 

@@ -30,7 +30,9 @@ pub use glob::{glob_match, glob_match_ignore_case};
 pub use history::{AtSnapshot, Gone};
 pub use kintsugidb_arena::{Config, Reader, hash as fingerprint, set_hash_seed};
 pub use onesided::{Counters, Fallback, Point, PointReader, Siblings, bloom_bits};
-pub use shard::{Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Shard, TxnHandle, TxnRecord, Version, ZAdded};
+pub use shard::{
+    Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Shard, TxnHandle, TxnRecord, Version, ZAdded,
+};
 pub use value::{Dump, Type, Value};
 
 /// What an operation of a shard answers.

@@ -86,6 +86,7 @@ struct Builder<'a> {
     plan: Plan,
     shards: u16,
     config: &'a Config,
+    one_shard: bool,
 }
 
 fn key(bytes: &[u8]) -> Key {
@@ -102,8 +103,9 @@ pub(crate) fn keys_of<'a>(command: &Command, args: &[&'a [u8]]) -> Vec<&'a [u8]>
 
 /// Plans a transaction. `one_shard`: everything goes to one shard in the commands' order, nothing is read apart.
 pub(crate) fn plan(requests: &[Request], shards: u16, proto: Proto, config: &Config) -> Plan {
-    let mut b = Builder { plan: Plan::default(), shards, config };
+    let mut b = Builder { plan: Plan::default(), shards, config, one_shard: false };
     let one = b.is_one_shard(requests);
+    b.one_shard = one.is_some();
     b.plan.evaluate = one.is_none() && b.must_evaluate(requests);
     for r in requests {
         match r {
@@ -195,7 +197,8 @@ impl Builder<'_> {
     }
 
     fn lock(&mut self, shard: ShardId, k: &[u8], lock: Lock) {
-        let lock = if self.config.isolation == Isolation::Locking { Lock::Exclusive } else { lock };
+        let locking = self.config.isolation == Isolation::Locking && !self.one_shard;
+        let lock = if locking { Lock::Exclusive } else { lock };
         let keys = &mut self.plan.writes.entry(shard).or_default().keys;
         match keys.iter_mut().find(|(o, _)| &*o.bytes == k) {
             Some((_, had)) => *had = (*had).max(lock),

@@ -5,7 +5,7 @@ use crate::{
     coordinator::run,
     message::{Body, Found, Lock, Node, Outbox, Proof, ReadAnswer, Refusal, TxnInfo, What, Work},
 };
-use kintsugidb_engine::{TxnHandle, Version};
+use kintsugidb_engine::{TxnRecord, Version};
 use kintsugidb_wire::{Proto, Reply};
 use std::sync::Arc;
 
@@ -37,10 +37,9 @@ impl Participant {
                 self.keys.entry(key.fingerprint).or_default().recent.push(txn);
             }
         }
-        let state = State::Committed { p, c: proof.c, seq, stable: false, replies: Some(replies) };
+        let state = State::Committed { p, c: proof.c, seq, stable: false, replies: Some(replies), record };
         if let Some(t) = self.txns.get_mut(&txn) {
             t.state = state;
-            t.record = record;
             t.answers.clear();
         }
         if info.participants.len() == 1 {
@@ -52,18 +51,20 @@ impl Participant {
     }
 
     /// Runs a transaction's part in one turn, at version (c, 0).
-    fn run_work(&mut self, info: &TxnInfo, work: &Work, c: u64) -> (Arc<Vec<ReadAnswer>>, Option<TxnHandle>) {
+    fn run_work(&mut self, info: &TxnInfo, work: &Work, c: u64) -> (Arc<Vec<ReadAnswer>>, Option<TxnRecord>) {
+        #[cfg(any(test, feature = "sim"))]
+        self.log.push(crate::sim::Logged::Committed(info.id, c));
         self.shard.begin_txn(Version { ts: c, seq: 0 }, info.id.0, info.siblings.words());
         let replies = self.run_ops(work);
-        let record = self.end_txn();
-        (Arc::new(replies), record)
+        (Arc::new(replies), self.shard.end_txn())
     }
 
-    pub(super) fn end_txn(&mut self) -> Option<TxnHandle> {
-        let record = self.shard.end_txn()?;
-        let handle = record.handle();
-        self.timers.records.push_back((self.now_us, record));
-        Some(handle)
+    /// Keeps a record of a transaction that is stable, for one-sided readers that may be under way.
+    pub(super) fn keep_record(&mut self, record: Option<TxnRecord>) {
+        if let Some(record) = record {
+            self.shard.mark_stable(record.handle());
+            self.timers.records.push_back((self.timers.epoch, record));
+        }
     }
 
     /// Runs the operations at the version that was set.
@@ -112,8 +113,7 @@ impl Participant {
         } else {
             let c = self.clock.next(self.now_us);
             let (replies, record) = self.run_work(info, work, c);
-            // Nobody waits for the others here.
-            record.into_iter().for_each(|r| self.shard.mark_stable(r));
+            self.keep_record(record);
             let replies = Some(replies);
             let seq = self.shard.commit_seq(true);
             self.settle(txn, Settled::Committed { p: c, c, seq, replies: replies.clone() });
@@ -153,6 +153,8 @@ impl Participant {
     /// Aborts a transaction that is not committed.
     pub(super) fn abort(&mut self, txn: TxnId, out: &mut Outbox) {
         let Some(t) = self.txns.remove(&txn) else { return };
+        #[cfg(any(test, feature = "sim"))]
+        self.log.push(crate::sim::Logged::Aborted(txn));
         self.release(txn, &t.work);
         match t.state {
             State::Prepared { .. } => self.cool(&t.work),
@@ -175,7 +177,7 @@ impl Participant {
 
     /// Everybody has committed it. `told`: by its coordinator, which has all replies.
     pub(super) fn on_stable(&mut self, txn: TxnId, told: bool) {
-        let Some(Txn { state: State::Committed { stable, replies, .. }, record, .. }) =
+        let Some(Txn { state: State::Committed { stable, replies, record, .. }, .. }) =
             self.txns.get_mut(&txn)
         else {
             return;
@@ -184,11 +186,10 @@ impl Participant {
             *replies = None;
         }
         if !std::mem::replace(stable, true) {
-            if let Some(record) = record {
-                self.shard.mark_stable(*record);
-            }
             let window = if self.config.faults.has(Fault::ShortWindow) { 0 } else { self.config.window_us };
             self.timers.window.push_back((self.now_us + window, txn));
+            let record = record.take();
+            self.keep_record(record);
         }
     }
 

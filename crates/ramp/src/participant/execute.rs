@@ -114,31 +114,33 @@ impl Participant {
         }
     }
 
-    /// Sets the version of the writes that follow. `several`: they are a transaction within the shard.
-    fn begin(&mut self, fingerprints: &[u64], class: Class, several: bool) {
+    /// Sets the version of the writes that follow, if they all have the same. `several`: they are a transaction within the shard.
+    fn begin(&mut self, fingerprints: &[u64], class: Class, several: bool) -> Option<Version> {
         if several {
             let ts = self.clock.next(self.now_us);
             let siblings: &[u64] = if self.config.readers_elsewhere { fingerprints } else { &[] };
-            self.shard.begin_txn(Version { ts, seq: 0 }, ts, siblings);
-            return;
+            let version = Version { ts, seq: 0 };
+            self.shard.begin_txn(version, ts, siblings);
+            return Some(version);
         }
         let lowest = fingerprints.iter().filter_map(|k| self.lowest_pending(*k)).min();
         match lowest {
             Some(p) if class != Class::Blind && !self.config.faults.has(Fault::FreshRmw) => {
                 self.shard.begin_write_under(Version { ts: p - 1, seq: 1 });
+                None
             }
             _ => {
-                let ts = self.clock.next(self.now_us);
-                self.shard.begin_write(Version { ts, seq: 0 });
+                let version = Version { ts: self.clock.next(self.now_us), seq: 0 };
+                self.shard.begin_write(version);
+                Some(version)
             }
         }
     }
 
     fn end(&mut self, several: bool) {
         if several {
-            if let Some(record) = self.end_txn() {
-                self.shard.mark_stable(record);
-            }
+            let record = self.shard.end_txn();
+            self.keep_record(record);
             self.shard.commit_seq(true);
         }
     }
@@ -201,7 +203,7 @@ impl Participant {
 
     pub(super) fn run_batch(&mut self, to: Node, batch: &Batch, out: &mut Outbox) {
         let body = if batch.work.watches.iter().all(|w| self.is_unchanged(w)) {
-            let replies = Some(self.run_here(&batch.work));
+            let replies = Some(self.run_here(to, &batch.work));
             let seen = batch.work.keys.iter().flat_map(|(k, _)| self.unstable_on(k.fingerprint)).collect();
             Body::Executed { replies, seen, refused: None }
         } else {
@@ -211,7 +213,7 @@ impl Participant {
     }
 
     /// Runs operations in one turn. Nothing is in their way.
-    fn run_here(&mut self, work: &Work) -> Vec<ReadAnswer> {
+    fn run_here(&mut self, to: Node, work: &Work) -> Vec<ReadAnswer> {
         let written: Vec<_> =
             work.keys.iter().filter(|(_, l)| *l != Lock::Shared).map(|(k, _)| k.fingerprint).collect();
         if written.is_empty() {
@@ -219,9 +221,14 @@ impl Participant {
         }
         let several = work.ops.len() > 1 || work.keys.len() > 1;
         let rmw = work.keys.iter().any(|(_, l)| *l == Lock::Exclusive);
-        self.begin(&written, if rmw { Class::Rmw } else { Class::Blind }, several);
+        let version = self.begin(&written, if rmw { Class::Rmw } else { Class::Blind }, several);
         let replies = self.run_ops(work);
         self.end(several);
+        #[cfg(any(test, feature = "sim"))]
+        if let Some(version) = version.or_else(|| self.shard.written_under()) {
+            self.log.push(crate::sim::Logged::Executed(to, version));
+        }
+        let _ = (to, version);
         replies
     }
 }

@@ -102,14 +102,7 @@ impl Participant {
             }
             self.queue.push_back(Waiting::Txn(txn));
         }
-        let t = Txn {
-            info,
-            work,
-            reply_to: from,
-            state: State::Waiting(read),
-            record: None,
-            answers: BTreeMap::new(),
-        };
+        let t = Txn { info, work, reply_to: from, state: State::Waiting(read), answers: BTreeMap::new() };
         self.txns.insert(txn, t);
         if matches!(grant, Grant::Granted) {
             self.grant(txn, out);

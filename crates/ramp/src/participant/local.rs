@@ -86,7 +86,7 @@ pub fn commit_local(
             reply.error(&e.to_string());
         }
         if let Some(info) = info {
-            records.extend(p.end_txn().map(|r| (op.at, r)));
+            records.extend(p.shard.end_txn().map(|r| (op.at, r)));
             if over_shards {
                 p.keep(info, op);
             } else {
@@ -95,7 +95,7 @@ pub fn commit_local(
         }
     }
     for (at, record) in records {
-        shards[at].shard.mark_stable(record);
+        shards[at].keep_record(Some(record));
     }
     Some(c)
 }
@@ -134,8 +134,7 @@ impl Participant {
                     info: info.clone(),
                     work: Arc::new(work),
                     reply_to: Node::Shard(self.id),
-                    state: State::Committed { p: c, c, seq, stable: true, replies: None },
-                    record: None,
+                    state: State::Committed { p: c, c, seq, stable: true, replies: None, record: None },
                     answers: BTreeMap::new(),
                 };
                 self.txns.insert(info.id, t);

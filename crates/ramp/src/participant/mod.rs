@@ -28,7 +28,7 @@ use crate::{
     message::{Batch, Body, Message, Node, Outbox, Proof, Read, ReadAnswer, Refusal, TxnInfo, Work},
 };
 use hashbrown::HashMap;
-use kintsugidb_engine::{Shard, TxnHandle, TxnRecord};
+use kintsugidb_engine::{Shard, TxnRecord};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -49,6 +49,9 @@ pub struct Participant {
     queue: VecDeque<Waiting>,
     timers: Timers,
     scratch: Option<Box<Shard>>,
+    /// What was committed and aborted, for the simulator's checker.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) log: Vec<crate::sim::Logged>,
 }
 
 /// What is going on at one key.
@@ -81,8 +84,6 @@ struct Txn {
     /// Who waits for its replies.
     reply_to: Node,
     state: State,
-    /// Its record in the region, for readers from outside.
-    record: Option<TxnHandle>,
     /// What the others have answered: their `p`, or that they have committed (`u64::MAX`).
     answers: BTreeMap<ShardId, u64>,
 }
@@ -91,8 +92,17 @@ struct Txn {
 enum State {
     Waiting(Option<Arc<Read>>),
     Reserved,
-    Prepared { p: u64 },
-    Committed { p: u64, c: u64, seq: u64, stable: bool, replies: Option<Arc<Vec<ReadAnswer>>> },
+    Prepared {
+        p: u64,
+    },
+    Committed {
+        p: u64,
+        c: u64,
+        seq: u64,
+        stable: bool,
+        replies: Option<Arc<Vec<ReadAnswer>>>,
+        record: Option<TxnRecord>,
+    },
 }
 
 /// How a transaction that is not in hand any more ended.
@@ -117,7 +127,10 @@ struct Timers {
     unstable: VecDeque<(u64, TxnId)>,
     window: VecDeque<(u64, TxnId)>,
     horizon: VecDeque<TxnId>,
+    /// Records for one-sided readers, and the epoch in which each became stable.
     records: VecDeque<(u64, TxnRecord)>,
+    epoch: u64,
+    next_epoch_us: u64,
     /// The commit sequence at past moments.
     marks: VecDeque<(u64, u64)>,
     next_mark_us: u64,
@@ -157,6 +170,8 @@ impl Participant {
             queue: VecDeque::new(),
             timers: Timers::default(),
             scratch: None,
+            #[cfg(any(test, feature = "sim"))]
+            log: Vec::new(),
         }
     }
 

@@ -95,6 +95,7 @@ impl Participant {
     pub fn tick(&mut self, now_us: u64, out: &mut Outbox) {
         self.set_now(now_us);
         let now = self.now_us;
+        self.shard.tick(now / 1000);
         while let Some(txn) = due(&mut self.timers.reserved, now) {
             if matches!(self.txns.get(&txn), Some(Txn { state: State::Reserved, .. })) {
                 self.abort(txn, out);
@@ -161,11 +162,14 @@ impl Participant {
             let seq = self.shard.snapshot();
             self.timers.marks.push_back((now, seq));
         }
-        let old = self.timers.records.iter().take_while(|(at, _)| at + 2 * window <= now).count();
-        if old > 0 {
+        if !self.timers.records.is_empty() && now >= self.timers.next_epoch_us {
+            self.timers.next_epoch_us = now + window / 2;
+            self.timers.epoch += 1;
+            self.shard.bump_epoch();
+            let epoch = self.timers.epoch;
+            let old = self.timers.records.iter().take_while(|(e, _)| e + 2 <= epoch).count();
             let records: Vec<_> = self.timers.records.drain(..old).map(|(_, r)| r).collect();
             self.shard.forget_txns(&records);
-            self.shard.bump_epoch();
         }
     }
 }

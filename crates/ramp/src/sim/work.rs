@@ -1,0 +1,201 @@
+//! What the clients do: random commands over a few keys of all five types, every written value used once.
+use super::Rng;
+use crate::coordinator::shard_of;
+use kintsugidb_engine::lookup;
+
+/// A command line.
+pub(super) type Line = Vec<String>;
+
+/// The keys of one run, by type, spread over the shards.
+#[derive(Debug)]
+pub(super) struct Keys {
+    pub strings: Vec<String>,
+    pub lists: Vec<String>,
+    pub hashes: Vec<String>,
+    pub sets: Vec<String>,
+    pub zsets: Vec<String>,
+    token: u64,
+    tokens: Vec<(String, String)>,
+}
+
+/// What a client does next.
+#[derive(Clone, Debug)]
+pub(super) enum Doing {
+    Commands(Vec<Line>),
+    Watch(String),
+}
+
+const SUBS: [&str; 3] = ["f", "g", "k"];
+
+impl Keys {
+    pub fn new(rng: &mut Rng, shards: u16) -> Self {
+        let named = |prefix: &str, shard: u16| {
+            (0..)
+                .map(|i| format!("{prefix}{i}"))
+                .find(|k| shard_of(k.as_bytes(), shards) == shard)
+                .unwrap_or_default()
+        };
+        let mut some = |prefix: &str, n: usize| {
+            let first = rng.below(shards.into()) as u16;
+            (0..n as u16).map(|i| named(prefix, (first + i) % shards)).collect::<Vec<_>>()
+        };
+        let has = |name: &str| lookup(name.as_bytes()).is_some();
+        Self {
+            strings: some("x", 3),
+            lists: some("l", 2),
+            hashes: if has("hset") && has("hgetall") { some("h", 2) } else { Vec::new() },
+            sets: if has("sadd") && has("smembers") { some("s", 2) } else { Vec::new() },
+            zsets: if has("zadd") && has("zrange") { some("z", 1) } else { Vec::new() },
+            token: 0,
+            tokens: Vec::new(),
+        }
+    }
+
+    fn token(&mut self) -> String {
+        self.token += 1;
+        format!("v{}.", self.token)
+    }
+
+    fn pick(rng: &mut Rng, keys: &[String]) -> String {
+        keys[rng.below(keys.len())].clone()
+    }
+
+    fn any(&self, rng: &mut Rng) -> String {
+        let all = [&self.strings, &self.lists, &self.hashes, &self.sets, &self.zsets];
+        let all: Vec<_> = all.into_iter().filter(|k| !k.is_empty()).collect();
+        let kind = rng.below(all.len());
+        Self::pick(rng, all[kind])
+    }
+
+    /// A command that writes without looking.
+    pub fn blind(&mut self, rng: &mut Rng) -> Line {
+        let token = self.token();
+        match rng.below(16) {
+            0..=4 => line(&["SET", &Self::pick(rng, &self.strings), &token]),
+            5 => line(&["DEL", &self.any(rng)]),
+            6..=8 if !self.hashes.is_empty() => {
+                line(&["HSET", &Self::pick(rng, &self.hashes), rng.pick(&SUBS), &token])
+            }
+            9 if !self.hashes.is_empty() => line(&["HDEL", &Self::pick(rng, &self.hashes), rng.pick(&SUBS)]),
+            10 | 11 if !self.sets.is_empty() => {
+                let set = Self::pick(rng, &self.sets);
+                self.tokens.push((set.clone(), token.clone()));
+                line(&["SADD", &set, &token])
+            }
+            12 if !self.tokens.is_empty() => {
+                let back = self.tokens.len().min(6);
+                let (set, token) = self.tokens[self.tokens.len() - 1 - rng.below(back)].clone();
+                line(&["SREM", &set, &token])
+            }
+            13 | 14 if !self.zsets.is_empty() => {
+                line(&["ZADD", &Self::pick(rng, &self.zsets), &self.token.to_string(), rng.pick(&SUBS)])
+            }
+            15 if !self.zsets.is_empty() => line(&["ZREM", &Self::pick(rng, &self.zsets), rng.pick(&SUBS)]),
+            _ => line(&["SET", &Self::pick(rng, &self.strings), &token]),
+        }
+    }
+
+    /// A command that looks before it writes.
+    pub fn rmw(&mut self, rng: &mut Rng) -> Line {
+        let token = self.token();
+        match rng.below(8) {
+            0..=3 => line(&["APPEND", &Self::pick(rng, &self.strings), &token]),
+            4 | 5 => line(&["RPUSH", &Self::pick(rng, &self.lists), &token]),
+            6 => line(&["LPOP", &Self::pick(rng, &self.lists)]),
+            _ if !self.hashes.is_empty() => {
+                line(&["HSETNX", &Self::pick(rng, &self.hashes), rng.pick(&SUBS), &token])
+            }
+            _ => line(&["APPEND", &Self::pick(rng, &self.strings), &token]),
+        }
+    }
+
+    /// A command that reads one key.
+    pub fn read(&mut self, rng: &mut Rng) -> Line {
+        match rng.below(8) {
+            0..=2 => line(&["GET", &Self::pick(rng, &self.strings)]),
+            3 => line(&["LRANGE", &Self::pick(rng, &self.lists), "0", "-1"]),
+            4 if !self.hashes.is_empty() => line(&["HGETALL", &Self::pick(rng, &self.hashes)]),
+            5 if !self.hashes.is_empty() => line(&["HGET", &Self::pick(rng, &self.hashes), rng.pick(&SUBS)]),
+            6 if !self.sets.is_empty() => line(&["SMEMBERS", &Self::pick(rng, &self.sets)]),
+            7 if !self.zsets.is_empty() => {
+                line(&["ZRANGE", &Self::pick(rng, &self.zsets), "0", "-1", "WITHSCORES"])
+            }
+            _ => line(&["GET", &Self::pick(rng, &self.strings)]),
+        }
+    }
+
+    /// A command that needs the values of two keys to decide what it writes.
+    fn moving(&mut self, rng: &mut Rng) -> Line {
+        let (a, b) = (self.strings[0].clone(), self.strings[1 + rng.below(self.strings.len() - 1)].clone());
+        let (a, b) = if rng.chance(500) { (a, b) } else { (b, a) };
+        match rng.below(4) {
+            0 => line(&["COPY", &a, &b, "REPLACE"]),
+            1 => line(&["RENAME", &a, &b]),
+            2 => {
+                let (a, b) = (self.token(), self.token());
+                line(&["MSETNX", &self.strings[0], &a, &self.strings[1], &b])
+            }
+            _ => line(&["LMOVE", &self.lists[0], &self.lists[1], "LEFT", "RIGHT"]),
+        }
+    }
+
+    fn several(&mut self, rng: &mut Rng, n: usize, of: fn(&mut Self, &mut Rng) -> Line) -> Vec<Line> {
+        (0..n).map(|_| of(self, rng)).collect()
+    }
+
+    pub fn next(&mut self, rng: &mut Rng, may_watch: bool) -> Doing {
+        let one = |line| Doing::Commands(vec![line]);
+        match rng.below(100) {
+            0..=13 => one(self.read(rng)),
+            14..=27 => one(self.blind(rng)),
+            28..=42 => one(self.rmw(rng)),
+            43..=50 => {
+                let mut l = line(&["MGET"]);
+                l.extend(self.strings.clone());
+                one(l)
+            }
+            51..=66 => {
+                let n = 2 + rng.below(3);
+                Doing::Commands(self.several(rng, n, Self::read))
+            }
+            67..=72 => {
+                let mut l = line(&["MSET"]);
+                for k in self.strings.clone() {
+                    if rng.chance(700) {
+                        let t = self.token();
+                        l.extend([k, t]);
+                    }
+                }
+                if l.len() == 1 { one(self.blind(rng)) } else { one(l) }
+            }
+            73..=84 => {
+                let n = 2 + rng.below(2);
+                Doing::Commands(self.several(rng, n, Self::blind))
+            }
+            85..=90 => {
+                let mut all = self.several(rng, 2, Self::rmw);
+                if rng.chance(300) {
+                    all.push(self.read(rng));
+                }
+                if rng.chance(300) {
+                    all.push(self.blind(rng));
+                }
+                Doing::Commands(all)
+            }
+            91..=93 => one(self.moving(rng)),
+            94 if lookup(b"sunion").is_some() && self.sets.len() > 1 => {
+                one(line(&["SUNION", &self.sets[0], &self.sets[1]]))
+            }
+            _ if may_watch => Doing::Watch(self.any(rng)),
+            _ => {
+                let mut all = self.several(rng, 2, Self::blind);
+                all.insert(0, self.read(rng));
+                Doing::Commands(all)
+            }
+        }
+    }
+}
+
+fn line(words: &[&str]) -> Line {
+    words.iter().map(|w| (*w).to_string()).collect()
+}
