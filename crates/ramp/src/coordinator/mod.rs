@@ -254,14 +254,14 @@ impl Transaction {
     ) -> Option<Outcome> {
         match self.phase {
             Phase::Refused { until_us } if now_us >= until_us => {
-                if self.plan.evaluate || !self.read.is_done() {
+                if self.write.reserves() {
                     self.start_reserve(co, session, now_us, out);
                 } else {
                     self.start_write(co, session, now_us, out);
                 }
                 None
             }
-            Phase::Read | Phase::Reserve | Phase::Prepare | Phase::Commit
+            Phase::Read | Phase::Reserve | Phase::Prepare | Phase::Commit | Phase::Apply
                 if now_us.saturating_sub(self.sent_at) >= co.config.resend_us =>
             {
                 if self.phase == Phase::Prepare && co.config.faults.has(crate::Fault::AbortOnTimeout) {

@@ -75,7 +75,7 @@ impl Plan {
         let work = self.writes.entry(shard).or_default();
         work.proto = proto;
         match work.keys.iter_mut().find(|(k, _)| k.bytes == watch.key) {
-            Some((_, lock)) => *lock = (*lock).max(Lock::Shared),
+            Some((_, lock)) => *lock = lock.and(Lock::Shared),
             None => work.keys.push((key(&watch.key), Lock::Shared)),
         }
         work.watches.push(watch);
@@ -201,7 +201,7 @@ impl Builder<'_> {
         let lock = if locking { Lock::Exclusive } else { lock };
         let keys = &mut self.plan.writes.entry(shard).or_default().keys;
         match keys.iter_mut().find(|(o, _)| &*o.bytes == k) {
-            Some((_, had)) => *had = (*had).max(lock),
+            Some((_, had)) => *had = had.and(lock),
             None => keys.push((key(k), lock)),
         }
     }

@@ -30,7 +30,6 @@ pub(super) struct ReadState {
     /// What is being asked, and not answered yet.
     asked: BTreeMap<ShardId, Arc<Read>>,
     answers: Vec<ReadAnswer>,
-    done: bool,
 }
 
 #[derive(Debug, Default)]
@@ -41,10 +40,6 @@ struct AtShard {
 }
 
 impl ReadState {
-    pub fn is_done(&self) -> bool {
-        self.done
-    }
-
     /// Asks every shard for everything, at any snapshot.
     pub fn restart(&mut self, t: &super::Plan, proto: super::Proto, now_us: u64) {
         let attempt = self.attempt + 1;
@@ -81,11 +76,6 @@ impl ReadState {
                 })
             });
         }
-    }
-
-    /// Whether the next attempt reads anew.
-    pub fn reopen(&mut self, anew: bool) {
-        self.done &= !anew;
     }
 
     /// Transactions that were read in half: for each shard those that it has to add.
@@ -194,7 +184,6 @@ impl Transaction {
         if reserved {
             let answers = std::mem::take(&mut self.read.answers);
             self.store(answers);
-            self.read.done = true;
             return self.on_reserved(co, session, now_us, out);
         }
         self.next_round(co, session, now_us, out)
@@ -218,7 +207,6 @@ impl Transaction {
             self.read.detect(&self.plan, faults.has(Fault::NewestNeedOnly))
         };
         if need.is_empty() || (faults.has(Fault::NewestNeedOnly) && self.read.round > 1) {
-            self.read.done = true;
             if self.plan.writes.is_empty() {
                 return Some(self.finish(co, session, now_us));
             }

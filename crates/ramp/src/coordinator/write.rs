@@ -22,6 +22,8 @@ pub(super) struct WriteState {
     prepared: BTreeMap<ShardId, u64>,
     committed: BTreeSet<ShardId>,
     c: u64,
+    /// Whether attempts begin with a reservation, and whether this one has it.
+    reserves: bool,
     reserved: bool,
     refusals: u64,
 }
@@ -29,6 +31,10 @@ pub(super) struct WriteState {
 impl WriteState {
     pub fn info(&self) -> Option<Arc<TxnInfo>> {
         self.info.clone()
+    }
+
+    pub fn reserves(&self) -> bool {
+        self.reserves
     }
 
     pub fn work(&self, shard: ShardId) -> Arc<Work> {
@@ -120,6 +126,7 @@ impl Transaction {
             }
         }
         self.name(co, works, now_us);
+        self.write.reserves = true;
         self.phase = Phase::Reserve;
         self.sent_at = now_us;
         self.read.restart(&self.plan, self.proto, now_us);
@@ -221,7 +228,9 @@ impl Transaction {
         let Some(info) = self.write.info() else { return };
         for shard in info.participants.iter().copied() {
             let body = match self.phase {
-                Phase::Apply => Body::Apply(info.clone(), self.write.work(shard)),
+                Phase::Apply if !self.write.committed.contains(&shard) => {
+                    Body::Apply(info.clone(), self.write.work(shard))
+                }
                 Phase::Prepare if !self.write.prepared.contains_key(&shard) => Body::Prepare {
                     info: info.clone(),
                     work: self.write.work(shard),
@@ -324,7 +333,6 @@ impl Transaction {
         if self.attempts > co.config.max_attempts {
             return Some(self.error(session, TRY_AGAIN));
         }
-        self.read.reopen(self.phase == Phase::Reserve || self.write.reserved);
         self.phase = Phase::Refused { until_us: now_us + co.config.backoff_us * self.write.refusals.min(16) };
         None
     }

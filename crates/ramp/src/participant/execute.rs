@@ -180,6 +180,11 @@ impl Participant {
 
     pub(super) fn must_wait(&self, work: &Work) -> bool {
         let several = work.ops.len() > 1 || work.keys.len() > 1;
+        // What is pending on a watched key may come before us: wait until it is known.
+        let pending = |k: u64| self.keys.get(&k).is_some_and(|k| !k.pending.is_empty());
+        if work.watches.iter().any(|w| pending(fingerprint(&w.key))) {
+            return true;
+        }
         work.keys.iter().any(|(k, lock)| {
             let class = match lock {
                 Lock::Blind => Class::Blind,

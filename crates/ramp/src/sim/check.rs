@@ -168,16 +168,21 @@ fn watches(world: &World, r: &Record, oracle: &Oracle) -> Result<(), String> {
     }
     let number = world.records.iter().position(|o| std::ptr::eq(o, r)).unwrap_or(usize::MAX);
     for (watch, at) in &r.watches {
-        let mine = world.applied.iter().filter(|a| a.op == number).map(|a| a.version).max();
+        let shard = crate::shard_of(&watch.key, world.shards.len() as u16);
+        let parts = || world.applied.iter().filter(|a| a.op == number);
+        let mine = parts().map(|a| a.version).max();
+        // A read-modify-write that sorts below what was pending may come later, and sort before us.
+        let here = parts().filter(|a| a.shard == shard).map(|a| a.order).max().unwrap_or(usize::MAX);
         for ((key, sub), changes) in &oracle.items {
             if **key != *watch.key {
                 continue;
             }
-            for c in changes.iter().filter(|c| c.op != number) {
+            for c in changes.iter().filter(|c| c.op != number && c.effective) {
                 let other = &world.records[c.op];
                 let between = other.began > *at && other.ended.is_some_and(|e| e < r.began);
                 let versions = sub.is_empty()
                     && watch.state.version != Version::default()
+                    && c.order <= here
                     && mine.is_some_and(|m| watch.state.version < c.version && c.version < m);
                 if between || versions {
                     return Err(format!(

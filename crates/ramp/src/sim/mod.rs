@@ -17,6 +17,7 @@
 mod check;
 mod client;
 mod oracle;
+mod trace;
 mod work;
 mod world;
 

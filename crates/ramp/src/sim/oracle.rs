@@ -21,16 +21,23 @@ pub(super) struct Change {
     pub version: Version,
     /// When it was applied.
     pub step: u64,
+    /// What was applied before it.
+    pub order: usize,
     /// The operation that wrote it.
     pub op: usize,
     pub value: Option<Vec<u8>>,
+    /// Whether it made a difference.
+    pub effective: bool,
 }
 
 pub(super) struct Oracle {
     pub items: BTreeMap<Item, Vec<Change>>,
     /// The items that each operation wrote, and at which version.
     pub by_op: BTreeMap<usize, Vec<(Item, Version)>>,
+    /// The values of each key in order of versions, and when each was made.
+    dumps: BTreeMap<Vec<u8>, Vec<(usize, Option<Dump>)>>,
     shard: Shard,
+    copies: Shard,
 }
 
 /// The items of a value.
@@ -51,20 +58,40 @@ pub(super) fn joined<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     elements.flat_map(|e| [b"[", e, b"]"].concat()).collect()
 }
 
+/// What an operation removed of a key, whether it was there or not: subkeys, or everything.
+fn removed<'a>(a: &'a Applied, key: &[u8]) -> Vec<Option<&'a [u8]>> {
+    let mut all = Vec::new();
+    for op in &a.work.ops {
+        match &op.what {
+            What::Put(k, _) if **k == *key => all.push(None),
+            What::Command(command, args) if args.arg(1) == Some(key) => match command.name {
+                "del" => all.push(None),
+                "hdel" | "srem" | "zrem" => all.extend(args.iter().skip(2).map(Some)),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    all
+}
+
 impl Oracle {
     pub fn replay(world: &World) -> Result<Self, String> {
         let mut applied: Vec<&Applied> = world.applied.iter().collect();
-        applied.sort_by_key(|a| (a.version, a.step));
+        applied.sort_by_key(|a| (a.version, a.order));
         let is_put = |a: &&&Applied| a.work.ops.iter().any(|o| matches!(o.what, What::Put(..)));
         let evaluated: BTreeSet<Option<TxnId>> = applied.iter().filter(is_put).map(|a| a.txn).collect();
         let region = kintsugidb_engine::Config { reserve_bytes: 1 << 30, ..Default::default() };
-        let shard = Shard::create(1, region).map_err(|e| e.to_string())?;
-        let mut oracle = Self { items: BTreeMap::new(), by_op: BTreeMap::new(), shard };
+        let shard = Shard::create(1, region.clone()).map_err(|e| e.to_string())?;
+        let copies = Shard::create(1, region).map_err(|e| e.to_string())?;
+        let (items, by_op, dumps) = Default::default();
+        let mut oracle = Self { items, by_op, dumps, shard, copies };
         let mut done = BTreeSet::new();
         for a in applied {
             if evaluated.contains(&a.txn) {
                 if done.insert(a.txn) {
-                    oracle.evaluate(world, a)?;
+                    let parts: Vec<_> = world.applied.iter().filter(|o| o.txn == a.txn).collect();
+                    oracle.evaluate(world, &parts)?;
                 }
             } else {
                 oracle.apply(world, a)?;
@@ -79,13 +106,26 @@ impl Oracle {
 
     fn note(&mut self, a: &Applied, keys: &[Vec<u8>], before: Vec<BTreeMap<Vec<u8>, Vec<u8>>>) {
         for (key, before) in keys.iter().zip(before) {
-            let after = items_of(self.shard.dump(key).as_ref());
-            let subs: BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
+            let dump = self.shard.dump(key);
+            let after = items_of(dump.as_ref());
+            if before != after {
+                self.dumps.entry(key.clone()).or_default().push((a.order, dump));
+            }
+            // What was removed although it was not there: somebody may have removed it before, and later.
+            let removed = removed(a, key);
+            let known = self.items.keys().filter(|(k, _)| k == key).map(|(_, sub)| sub);
+            let removed: BTreeSet<_> = known
+                .filter(|sub| removed.iter().any(|r| r.is_none_or(|r| r == &sub[..])))
+                .cloned()
+                .collect();
+            let subs: BTreeSet<_> = before.keys().chain(after.keys()).chain(&removed).cloned().collect();
             for sub in subs {
                 let value = after.get(&sub).cloned();
-                if before.get(&sub) != value.as_ref() {
+                let effective = before.get(&sub) != value.as_ref();
+                if effective || (value.is_none() && removed.contains(&sub)) {
                     let item = (key.clone(), sub);
-                    let change = Change { version: a.version, step: a.step, op: a.op, value };
+                    let (version, step, order) = (a.version, a.step, a.order);
+                    let change = Change { version, step, order, op: a.op, value, effective };
                     self.items.entry(item.clone()).or_default().push(change);
                     self.by_op.entry(a.op).or_default().push((item, a.version));
                 }
@@ -122,32 +162,51 @@ impl Oracle {
         Ok(())
     }
 
-    /// A transaction that was evaluated on copies: its commands, all at once.
-    fn evaluate(&mut self, world: &World, a: &Applied) -> Result<(), String> {
-        let record = &world.records[a.op];
-        let keys: BTreeSet<Vec<u8>> = world
-            .applied
-            .iter()
-            .filter(|o| o.txn == a.txn)
-            .flat_map(|o| o.work.keys.iter().map(|(k, _)| k.bytes.to_vec()))
-            .collect();
-        let keys: Vec<_> = keys.into_iter().collect();
-        let before = self.before(&keys);
+    /// A transaction that was evaluated on copies: what it wrote back must be what its commands make of the values that its
+    /// keys had then. (Read-modify-writes that sort below something pending may come later and sort before it.)
+    fn evaluate(&mut self, world: &World, parts: &[&Applied]) -> Result<(), String> {
+        let record = &world.records[parts[0].op];
+        let copies = &mut self.copies;
+        copies.flush();
+        for (a, key) in parts.iter().flat_map(|a| a.work.keys.iter().map(move |(k, _)| (a, &k.bytes))) {
+            let then =
+                self.dumps.get(&**key).and_then(|all| all.iter().rev().find(|(order, _)| *order <= a.order));
+            if let Some((_, Some(d))) = then {
+                copies.restore(key, d.clone()).map_err(|e| e.to_string())?;
+            }
+        }
         let mut replies = Vec::new();
         for line in &record.lines {
             let args: Vec<&[u8]> = line.iter().map(|w| w.as_bytes()).collect();
             let command = resolve(&args).map_err(|e| e.to_string())?;
-            replies.push(run(&mut self.shard, command, &args, Proto::Resp2));
+            replies.push(run(copies, command, &args, Proto::Resp2));
         }
+        let wrong =
+            |what: String| Err(format!("lost update: {:?} at {:?} {what}", record.lines, parts[0].version));
         if let Some(Outcome::Replies(answered)) = &record.outcome
             && *answered != replies
         {
-            return Err(format!(
-                "lost update: {:?} at {:?} answered otherwise than in order of versions",
-                record.lines, a.version
-            ));
+            return wrong("answered otherwise than in order of versions".into());
         }
-        self.note(a, &keys, before);
+        for a in parts {
+            let keys: Vec<_> = a.work.keys.iter().map(|(k, _)| k.bytes.to_vec()).collect();
+            let before = self.before(&keys);
+            for op in &a.work.ops {
+                let What::Put(key, dump) = &op.what else { continue };
+                if *dump != self.copies.dump(key) {
+                    let (key, is) = (key.escape_ascii(), items_of(dump.as_ref()));
+                    let should = items_of(self.copies.dump(&op.what.keys()[0].to_vec()).as_ref());
+                    return wrong(format!("left {key} as {is:?}, in order of versions {should:?}"));
+                }
+                match dump {
+                    Some(d) => self.shard.restore(key, d.clone()).map_err(|e| e.to_string())?,
+                    None => {
+                        self.shard.delete(key);
+                    }
+                }
+            }
+            self.note(a, &keys, before);
+        }
         Ok(())
     }
 

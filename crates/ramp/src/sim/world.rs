@@ -1,5 +1,7 @@
 //! The cluster: shards, clients, the network between them, and time.
-use super::{Logged, Options, Rng, STEP_US, Stats, client::Client, client::Record, config, work::Keys};
+use super::{
+    Logged, Options, Rng, STEP_US, Stats, client::Client, client::Record, config, trace::Line, work::Keys,
+};
 use crate::{
     Config, EPOCH_US, Participant, ShardId, TxnId,
     message::{Batch, Body, Message, Node, Outbox, ReadAnswer, What, Work},
@@ -22,6 +24,8 @@ pub(super) struct Applied {
     pub version: Version,
     /// When it was done.
     pub step: u64,
+    /// What was done before it, and what after.
+    pub order: usize,
     pub shard: ShardId,
     pub txn: Option<TxnId>,
     pub op: usize,
@@ -241,7 +245,7 @@ impl World {
         let once = matches!(self.net[i].message.body, Body::Execute(_) | Body::Executed { .. });
         if !safely && !once && self.rng.chance(self.loss) {
             let lost = self.net.remove(i);
-            self.trace(|| format!("lost {:?} -> {:?}", lost.from, lost.to));
+            self.trace(|| format!("lost {}", Line(&lost.from, &lost.to, &lost.message)));
             return Ok(());
         }
         let flight = if !safely && !once && self.rng.chance(self.repeat) {
@@ -250,7 +254,7 @@ impl World {
         } else {
             self.net.remove(i)
         };
-        self.trace(|| format!("{:?} -> {:?} {:?}", flight.from, flight.to, flight.message));
+        self.trace(|| Line(&flight.from, &flight.to, &flight.message).to_string());
         match flight.to {
             Node::Shard(s) => {
                 let now = self.now_us(self.skew[s as usize]);
@@ -287,17 +291,8 @@ impl World {
                     let op = self.attempts.get(&txn).copied().unwrap_or(usize::MAX);
                     let work = self.works.get(&(txn, shard)).cloned().unwrap_or_default();
                     let version = Version { ts: c, seq: 0 };
-                    let txn = Some(txn);
-                    self.applied.push(Applied {
-                        version,
-                        step: self.step,
-                        shard,
-                        txn,
-                        op,
-                        work,
-                        replies: None,
-                    });
-                    self.commit(txn.unwrap_or(TxnId::NONE), shard, c)?;
+                    self.apply(version, shard, Some(txn), op, work);
+                    self.commit(txn, shard, c)?;
                 }
                 Logged::Aborted(txn) => {
                     self.stats.aborted += 1;
@@ -312,16 +307,8 @@ impl World {
                             watches: Vec::new(),
                             proto: batch.work.proto,
                         });
-                        let (op, step) = (*op, self.step);
-                        self.applied.push(Applied {
-                            version,
-                            step,
-                            shard,
-                            txn: None,
-                            op,
-                            work,
-                            replies: None,
-                        });
+                        let op = *op;
+                        self.apply(version, shard, None, op, work);
                     }
                 }
             }
@@ -347,6 +334,11 @@ impl World {
             self.net.push(Flight { from: Node::Shard(shard), to, message });
         }
         Ok(())
+    }
+
+    fn apply(&mut self, version: Version, shard: ShardId, txn: Option<TxnId>, op: usize, work: Arc<Work>) {
+        let (step, order) = (self.step, self.applied.len());
+        self.applied.push(Applied { version, step, order, shard, txn, op, work, replies: None });
     }
 
     fn commit(&mut self, txn: TxnId, shard: ShardId, c: u64) -> Result<(), String> {
