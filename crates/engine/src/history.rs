@@ -234,6 +234,10 @@ impl Shard {
     /// The value of a key at `snapshot` plus the transactions `with`.
     pub fn dump_at(&self, key: &[u8], snapshot: u64, with: &[u64]) -> std::result::Result<AtSnapshot, Gone> {
         let Some(h) = self.history.hot.get(key) else {
+            // Its single writes are nobody's half. A transaction within the shard may have written a hot key as well.
+            if snapshot < self.history.last_multi {
+                return Err(Gone);
+            }
             return Ok(AtSnapshot { dump: self.dump(key), beneath: Vec::new() });
         };
         if snapshot < h.base_seq {

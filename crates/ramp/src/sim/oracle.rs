@@ -195,7 +195,7 @@ impl Oracle {
                 let What::Put(key, dump) = &op.what else { continue };
                 if *dump != self.copies.dump(key) {
                     let (key, is) = (key.escape_ascii(), items_of(dump.as_ref()));
-                    let should = items_of(self.copies.dump(&op.what.keys()[0].to_vec()).as_ref());
+                    let should = items_of(self.copies.dump(op.what.keys()[0]).as_ref());
                     return wrong(format!("left {key} as {is:?}, in order of versions {should:?}"));
                 }
                 match dump {
