@@ -10,10 +10,10 @@ const COUNTED: KeySpec = KeySpec::Count { at: 1, dest: false };
 pub(crate) static TABLE: &[Command] = commands! { SortedSet:
     "zadd" -4 (WRITE|DENYOOM|FAST) ONE_KEY Single Blind "1.2.0" "O(log N) a member"
         "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]" "Adds members to a sorted set, or changes their scores."
-        => |c| zadd(c, 2, Options::default());
+        => |c| zadd(c, false);
     "zincrby" 4 (WRITE|DENYOOM|FAST) ONE_KEY Single Rmw "1.2.0" "O(log N)"
         "key increment member" "Adds to the score of a member of a sorted set; an absent one counts as 0."
-        => |c| zadd(c, 2, Options { incr: true, fixed: true, ..Options::default() });
+        => |c| zadd(c, true);
     "zrem" -3 (WRITE|FAST) ONE_KEY Single Blind "1.2.0" "O(M*log N) with M members"
         "key member [member ...]" "Removes members from a sorted set; says how many there were." => zrem;
     "zscore" 3 (READONLY|FAST) ONE_KEY Single Read "1.2.0" "O(1)"
@@ -47,13 +47,13 @@ struct Options {
     lt: bool,
     ch: bool,
     incr: bool,
-    /// None are read from the arguments.
-    fixed: bool,
 }
 
-fn zadd(c: &mut Call<'_>, mut at: usize, mut o: Options) -> Result<()> {
-    while !o.fixed {
-        let Some(arg) = c.args.get(at) else { break };
+/// ZADD, and ZINCRBY, which is ZADD with INCR.
+fn zadd(c: &mut Call<'_>, incr: bool) -> Result<()> {
+    let mut o = Options { incr, ..Options::default() };
+    let mut at = 2;
+    while let Some(arg) = c.args.get(at) {
         match () {
             () if is(arg, "nx") => o.nx = true,
             () if is(arg, "xx") => o.xx = true,
@@ -128,7 +128,7 @@ impl Options {
 /// ZINCRBY, and ZADD with INCR.
 fn increment(c: &mut Call<'_>, key: &[u8], (by, member): (f64, &[u8]), o: Options) -> Result<()> {
     let old = c.shard.zset_score(key, member)?;
-    let score = old.unwrap_or(0.0) + by;
+    let score = old.map_or(by, |old| old + by);
     if (old.is_none() && o.xx) || (old.is_some() && o.nx) {
         c.out.null();
         return Ok(());
@@ -294,6 +294,9 @@ mod tests {
              zadd z nan a => -ERR value is not a valid float
              zadd z inf i => :1
              zincrby z -inf i => -ERR resulting score is not a number (NaN)
+             zincrby z ch b => -ERR syntax error
+             zincrby z -0 new => $2 -0
+             zrem z new => :1
              zincrby z 1.5 b => $3 3.5
              zmscore z b none => *2 $3 3.5 $-1
              zrank z c => :0
@@ -319,6 +322,8 @@ mod tests {
              zpopmin none => *0
              zmpop 0 z min => -ERR numkeys should be greater than 0
              zmpop 1 z middle => -ERR syntax error
+             zmpop 1 z min count x more => -ERR count should be greater than 0
+             zmpop 1 z min count 1 more => -ERR syntax error
              zmpop 1 z min count 0 => -ERR count should be greater than 0
              set s x => +OK
              zpopmin s => -WRONGTYPE Operation against a key holding the wrong kind of value",

@@ -4,6 +4,7 @@ use super::set::replace;
 use crate::{Call, Command, Error, KeySpec, Result, Shard, Type, Value};
 use hashbrown::HashMap;
 use kintsugidb_wire::Proto;
+use std::cmp::Ordering;
 
 const COUNTED: KeySpec = KeySpec::Count { at: 1, dest: false };
 const COUNTED_STORE: KeySpec = KeySpec::Count { at: 2, dest: true };
@@ -44,12 +45,28 @@ impl Aggregate {
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
             // Infinities of both signs add up to nothing.
-            Self::Sum if (a + b).is_nan() => 0.0,
-            Self::Sum => a + b,
-            Self::Min => a.min(b),
-            Self::Max => a.max(b),
+            Self::Sum => number(a + b),
+            Self::Min => {
+                if b < a {
+                    b
+                } else {
+                    a
+                }
+            }
+            Self::Max => {
+                if b > a {
+                    b
+                } else {
+                    a
+                }
+            }
         }
     }
+}
+
+/// 0 times infinity counts as nothing.
+fn number(x: f64) -> f64 {
+    if x.is_nan() { 0.0 } else { x }
 }
 
 /// An input, with its weight.
@@ -62,23 +79,19 @@ struct Input<'a> {
 }
 
 impl Input<'_> {
-    fn weigh(&self, score: f64) -> f64 {
-        let x = self.weight * score;
-        if x.is_nan() { 0.0 } else { x }
-    }
-
+    /// The weighted score of a member; it may be no number.
     fn score(&self, shard: &Shard, member: &[u8]) -> Option<f64> {
         if self.is_set {
-            return shard.set_contains(self.key, member).ok()?.then(|| self.weigh(1.0));
+            return shard.set_contains(self.key, member).ok()?.then_some(self.weight);
         }
-        shard.zset_score(self.key, member).ok()?.map(|s| self.weigh(s))
+        shard.zset_score(self.key, member).ok()?.map(|s| self.weight * s)
     }
 
     fn for_each(&self, shard: &Shard, f: &mut dyn FnMut(&[u8], f64)) -> Result<()> {
         if self.is_set {
-            return shard.set_for_each(self.key, &mut |m| f(m, self.weigh(1.0)));
+            return shard.set_for_each(self.key, &mut |m| f(m, self.weight));
         }
-        shard.zset_range(self.key, 0, usize::MAX, false, &mut |m, s| f(m, self.weigh(s)))
+        shard.zset_range(self.key, 0, usize::MAX, false, &mut |m, s| f(m, number(self.weight * s)))
     }
 }
 
@@ -160,6 +173,8 @@ fn combine(shard: &Shard, q: &mut Query<'_>, how: Algebra) -> Result<Vec<(Vec<u8
     let mut found = Vec::new();
     match how {
         Algebra::Union => {
+            // Sums of floats depend on the order: the smallest first, as in Redis.
+            q.inputs.sort_by_key(|i| i.len);
             let mut all: HashMap<Vec<u8>, f64> = HashMap::new();
             for input in &q.inputs {
                 input.for_each(shard, &mut |m, s| match all.get_mut(m) {
@@ -198,7 +213,7 @@ fn answer(c: &mut Call<'_>, how: Algebra) -> Result<()> {
     let takes = if how == Algebra::Diff { Takes::Scores } else { Takes::WeightsAndScores };
     let mut q = parse(c.shard, c.args, 1, takes)?;
     let mut found = combine(c.shard, &mut q, how)?;
-    found.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
+    found.sort_by(|a, b| a.1.partial_cmp(&b.1).unwrap_or(Ordering::Equal).then_with(|| a.0.cmp(&b.0)));
     let nested = q.scores && c.out.proto() == Proto::Resp3;
     c.out.array(if q.scores && !nested { 2 * found.len() } else { found.len() });
     for (m, s) in &found {

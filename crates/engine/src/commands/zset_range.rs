@@ -1,6 +1,6 @@
 //! Sorted sets by range. A range of ranks, scores or members is a range of ranks first: the bounds are looked up in the
 //! order, then the members between them are read.
-use super::parse::{ONE_KEY, TWO_KEYS, commands, inclusive_range, is, parse_float_or, parse_int};
+use super::parse::{ONE_KEY, TWO_KEYS, commands, inclusive_range, is, parse_float, parse_int};
 use super::set::replace;
 use crate::{Call, Command, Error, LexBound, Result, ScoreBound, Shard, Value};
 use kintsugidb_wire::Proto;
@@ -56,7 +56,7 @@ impl<'a> Bounds<'a> {
             By::Score => {
                 let score = |arg: &[u8]| -> Result<(bool, f64)> {
                     let (open, number) = arg.strip_prefix(b"(").map_or((false, arg), |rest| (true, rest));
-                    Ok((open, parse_float_or(number, "ERR min or max is not a float")?))
+                    Ok((open, bound(number)?))
                 };
                 let ((open_min, min), (open_max, max)) = (score(min)?, score(max)?);
                 Self::Score(
@@ -91,6 +91,21 @@ impl<'a> Bounds<'a> {
             Self::Lex(min, max) => shard.zset_rank_of_lex(key, min)?..shard.zset_rank_of_lex(key, max)?,
         };
         Ok(if range.start < range.end { range } else { 0..0 })
+    }
+}
+
+/// A bound of scores, as loosely as Redis reads it (with `strtod`): spaces before it, nothing at all (which is 0), and numbers
+/// that are too large or too small are no errors.
+fn bound(arg: &[u8]) -> Result<f64> {
+    let arg = arg.trim_ascii_start();
+    if let Ok(x) = parse_float(arg) {
+        return Ok(x);
+    }
+    let loose = std::str::from_utf8(arg).ok().and_then(|s| s.parse::<f64>().ok()).filter(|x| !x.is_nan());
+    match loose {
+        Some(x) => Ok(x),
+        None if arg.is_empty() => Ok(0.0),
+        None => Err(Error::other("ERR min or max is not a float")),
     }
 }
 
@@ -216,6 +231,10 @@ mod tests {
              zrange z 3 1 byscore rev limit 1 1 => *1 $1 b
              zrangebyscore z x 3 => -ERR min or max is not a float
              zcount z (1 (4 => :2
+             zcount z \"\" 1e400 => :4
+             zcount z ( _2 => :2
+             zcount z 1_ 2 => -ERR min or max is not a float
+             zcount z nan 2 => -ERR min or max is not a float
              zcount z 4 1 => :0
              zrange z 0 1 limit 0 1 => -ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX
              zrange z - + bylex withscores => -ERR syntax error, WITHSCORES not supported in combination with BYLEX
