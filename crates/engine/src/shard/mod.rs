@@ -187,9 +187,9 @@ impl Shard {
         let limit = match self.memory_limit {
             0 => 0,
             _ if self.txn.is_some() || self.lifted => 0,
-            bytes => bytes.saturating_sub(self.bigs.bytes() + self.expiry.bytes()) as u64,
-        }
-        .max(u64::from(self.memory_limit != 0));
+            // 0 would be no limit.
+            bytes => (bytes.saturating_sub(self.bigs.bytes() + self.expiry.bytes()) as u64).max(1),
+        };
         self.arena.set_limit(limit);
     }
 
