@@ -100,7 +100,13 @@ fn set(c: &mut Call<'_>) -> Result<()> {
             return Ok(());
         }
     }
-    c.shard.set_string(key, &[value], expire)?;
+    match expire {
+        // Set and expired at once.
+        Expire::At(at) if at <= c.shard.now_ms => {
+            c.shard.delete(key);
+        }
+        _ => c.shard.set_string(key, &[value], expire)?,
+    }
     if !o.get {
         c.out.ok();
     }

@@ -116,6 +116,7 @@ fn persist(c: &mut Call<'_>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use crate::Version;
     use crate::commands::testing::Probe;
 
     #[test]
@@ -176,5 +177,20 @@ mod tests {
              pexpire k 9223372036854775807 => -ERR invalid expire time in 'pexpire' command
              expire k -9223372036854775808 => -ERR invalid expire time in 'expire' command",
         );
+    }
+
+    #[test]
+    fn what_a_transaction_writes_after_an_expiry_in_the_past_stays() {
+        for past in ["pexpire k -1", "set k v pxat 1", "getex k pxat 1", "del k"] {
+            let mut p = Probe::new();
+            p.shard.begin_write(Version { ts: 5, seq: 0 });
+            p.run("set k 1");
+            p.shard.begin_txn(Version { ts: 9, seq: 0 }, 9, &[1]);
+            p.run(past);
+            assert_eq!(p.run("exists k"), ":0", "{past}");
+            p.run("set k new");
+            p.shard.end_txn();
+            assert_eq!(p.run("get k"), "$3 new", "{past}");
+        }
     }
 }

@@ -33,27 +33,27 @@ impl Shard {
 
     /// Sets or removes a key's expiry; false if there is no such key. A time in the past deletes the key.
     pub fn set_expire_at(&mut self, key: &[u8], at_ms: Option<u64>) -> Result<bool> {
+        if at_ms.is_some_and(|at| at <= self.now_ms) {
+            // A removal like any other, and made at this write's version: what the same transaction writes next sorts after it.
+            return Ok(self.delete(key));
+        }
         let h = hash(key);
         if self.history.is_hot(key) && self.root(h, key).is_some() {
             self.hot_expire(key, at_ms);
         }
         let Some(c) = self.root(h, key) else { return Ok(false) };
-        if at_ms.is_some_and(|at| at <= self.now_ms) {
-            self.remove_root(h, key);
-        } else {
-            let (kind, words) = (c.kind(), self.header_words(&c));
-            let mut value = std::mem::take(&mut self.scratch);
-            value.clear();
-            // found again: the buffer was the shard's
-            if let Some(c) = self.root(h, key) {
-                value.extend_from_slice(c.value());
-            }
-            let result = self.put_root(h, key, kind, &[&value], at_ms, words);
-            let handle = words.and_then(|_| handle_of(&value));
-            self.scratch = value;
-            result?;
-            self.bigs.set_seq(handle, self.version.seq);
+        let (kind, words) = (c.kind(), self.header_words(&c));
+        let mut value = std::mem::take(&mut self.scratch);
+        value.clear();
+        // found again: the buffer was the shard's
+        if let Some(c) = self.root(h, key) {
+            value.extend_from_slice(c.value());
         }
+        let result = self.put_root(h, key, kind, &[&value], at_ms, words);
+        let handle = words.and_then(|_| handle_of(&value));
+        self.scratch = value;
+        result?;
+        self.bigs.set_seq(handle, self.version.seq);
         self.dirty += 1;
         Ok(true)
     }
