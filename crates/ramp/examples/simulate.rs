@@ -39,6 +39,7 @@ fn main() -> Result<(), String> {
                 all.committed += s.committed;
                 all.aborted += s.aborted;
                 all.rereads += s.rereads;
+                all.local += s.local;
                 all.deaths += s.deaths;
             }
             Err(e) => {
@@ -54,13 +55,14 @@ fn main() -> Result<(), String> {
         }
     }
     println!(
-        "{}{}: {ran} seeds, {} operations, {} commits, {} aborts, {} second rounds, {} deaths: {}",
+        "{}{}: {ran} seeds, {} operations ({} local), {} commits, {} aborts, {} second rounds, {} deaths: {}",
         isolation.name(),
         canary
             .and_then(|c| Fault::ALL.iter().find(|(_, f)| *f == c))
             .map(|(n, _)| format!(" with {n}"))
             .unwrap_or_default(),
         all.ops,
+        all.local,
         all.committed,
         all.aborted,
         all.rereads,

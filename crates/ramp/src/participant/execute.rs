@@ -83,6 +83,8 @@ impl Participant {
             let ts = self.clock.next(self.now_us);
             self.shard.begin_write(Version { ts, seq: 0 });
             self.run_command(command, args, reply);
+            #[cfg(any(test, feature = "sim"))]
+            self.wrote.replace(Version { ts, seq: 0 });
         } else {
             let class = command.class_of(args);
             let keys: Vec<_> =
@@ -91,9 +93,13 @@ impl Participant {
                 return Executed::MustWait;
             }
             let fingerprints: Vec<_> = keys.iter().map(|(_, k)| *k).collect();
-            self.begin(&fingerprints, class, keys.len() > 1);
+            let _version = self.begin(&fingerprints, class, keys.len() > 1);
             self.run_command(command, args, reply);
             self.end(keys.len() > 1);
+            #[cfg(any(test, feature = "sim"))]
+            {
+                self.wrote = _version.or_else(|| self.shard.written_under());
+            }
         }
         Executed::Done
     }

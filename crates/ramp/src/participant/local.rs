@@ -28,10 +28,12 @@ pub struct LocalOp<'a> {
     pub fingerprint: u64,
 }
 
-/// Runs `ops`, reads among them, and commits what they write at the shards of one thread, if nothing is in their way; their replies are appended to `reply` in order.
+/// Runs `ops`, reads among them, and commits what they write at the shards of one thread, if nothing is in their way; their
+/// replies are appended to `reply` in order.
 /// `None`: something is reserved or pending where it matters, so it has to go by messages. Otherwise the commit timestamp.
 ///
-/// `clock` is the session's.
+/// `clock` is the session's. Its proofs are not needed: what is written comes after everything that it has seen, and what is read or looked at
+/// has nothing pending.
 pub fn commit_local(
     shards: &mut [Participant],
     ops: &[LocalOp<'_>],

@@ -52,6 +52,9 @@ pub struct Participant {
     /// What was committed and aborted, for the simulator's checker.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) log: Vec<crate::sim::Logged>,
+    /// The version of what [`Participant::execute_one`] wrote last, for the same.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) wrote: Option<kintsugidb_engine::Version>,
 }
 
 /// What is going on at one key.
@@ -172,6 +175,8 @@ impl Participant {
             scratch: None,
             #[cfg(any(test, feature = "sim"))]
             log: Vec::new(),
+            #[cfg(any(test, feature = "sim"))]
+            wrote: None,
         }
     }
 

@@ -16,6 +16,7 @@
 //! type, one-sided readers, an owner's crash.
 mod check;
 mod client;
+mod local;
 mod oracle;
 mod trace;
 mod work;
@@ -58,6 +59,8 @@ pub struct Stats {
     pub aborted: u64,
     /// Messages of second and later rounds.
     pub rereads: u64,
+    /// Operations done without a message.
+    pub local: u64,
     /// Clients that died.
     pub deaths: u64,
 }

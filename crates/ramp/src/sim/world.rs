@@ -41,7 +41,7 @@ pub(super) struct World {
     pub shards: Vec<Participant>,
     skew: Vec<i64>,
     net: Vec<Flight>,
-    clients: Vec<Client>,
+    pub(super) clients: Vec<Client>,
     next_client: u16,
     keys: Keys,
     loss: usize,
@@ -100,6 +100,11 @@ impl World {
 
     fn now_us(&self, skew: i64) -> u64 {
         EPOCH_US + (self.step + 1000).saturating_add_signed(skew) * STEP_US
+    }
+
+    /// The time at the thread that has shards and clients.
+    pub(super) fn local_now(&self) -> u64 {
+        self.now_us(self.skew[0])
     }
 
     fn trace(&self, line: impl FnOnce() -> String) {
@@ -178,6 +183,10 @@ impl World {
         let number = self.records.len();
         self.stats.ops += 1;
         self.trace(|| format!("client {} begins {number}: {doing:?}", self.clients[c].id));
+        if self.rng.chance(250) && self.locally(c, &doing) {
+            self.stats.local += 1;
+            return self.trace(|| format!("client {} has done {number} locally", self.clients[c].id));
+        }
         let now = self.now_us(self.clients[c].skew);
         let mut out = Outbox::new();
         let record = self.clients[c].begin(doing, number, self.step, now, &mut out);
@@ -282,7 +291,7 @@ impl World {
     }
 
     /// A shard did something: what it logged, and its messages.
-    fn answered(&mut self, s: usize, out: Outbox) -> Result<(), String> {
+    pub(super) fn answered(&mut self, s: usize, out: Outbox) -> Result<(), String> {
         let shard = s as ShardId;
         for logged in std::mem::take(&mut self.shards[s].log) {
             self.trace(|| format!("shard {s} {logged:?}"));
@@ -336,7 +345,14 @@ impl World {
         Ok(())
     }
 
-    fn apply(&mut self, version: Version, shard: ShardId, txn: Option<TxnId>, op: usize, work: Arc<Work>) {
+    pub(super) fn apply(
+        &mut self,
+        version: Version,
+        shard: ShardId,
+        txn: Option<TxnId>,
+        op: usize,
+        work: Arc<Work>,
+    ) {
         let (step, order) = (self.step, self.applied.len());
         self.applied.push(Applied { version, step, order, shard, txn, op, work, replies: None });
     }
