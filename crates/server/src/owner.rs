@@ -4,7 +4,7 @@ use kintsugidb_arena::Config as Region;
 use kintsugidb_engine::{Command, Route, Shard};
 use kintsugidb_ramp::{
     Participant, Session,
-    message::{Outbox, Seen},
+    message::{Message, Node, Outbox, Proof, Seen},
     participant::{Carried, Executed},
 };
 use kintsugidb_wire::Reply;
@@ -15,8 +15,12 @@ pub(crate) struct Owner {
     threads: usize,
     total: usize,
     pub now_us: u64,
-    /// What the participants want sent.
+    /// The highest timestamp that calls of other threads' connections have met here.
+    clock: u64,
+    /// What the participant that worked last wants sent.
     pub out: Outbox,
+    /// What others want sent, with their names.
+    pub more: Vec<(Node, Node, Message)>,
 }
 
 /// What the transaction layer is told of the settings.
@@ -26,6 +30,9 @@ pub(crate) fn ramp_config(config: &Config, threads: usize) -> kintsugidb_ramp::C
         window_us: config.window_ms.max(1) * 1000,
         prepared_timeout_us: config.orphan_ms.max(1) * 1000,
         readers_elsewhere: threads > 1,
+        // Within a process no message is lost: what is not answered is being worked on, or its thread is gone.
+        resend_us: 10_000_000,
+        reserved_timeout_us: 10_000_000,
         ..kintsugidb_ramp::Config::default()
     }
 }
@@ -46,7 +53,15 @@ impl Owner {
             Ok::<_, kintsugidb_arena::Error>(Participant::new(id as u16, shard, ramp.clone()))
         });
         let parts = parts.collect::<Result<_, _>>()?;
-        Ok(Self { parts, threads, total: config.shards, now_us: 0, out: Outbox::new() })
+        Ok(Self {
+            parts,
+            threads,
+            total: config.shards,
+            now_us: 0,
+            clock: 0,
+            out: Outbox::new(),
+            more: Vec::new(),
+        })
     }
 
     /// Where a shard of this thread, named by its number, is in `parts`.
@@ -92,6 +107,22 @@ impl Owner {
         done
     }
 
+    /// Tells the other shards of this thread of transactions that one has shown to a connection.
+    fn tell(&mut self, from: usize, seen: &[Seen]) {
+        for s in seen.iter().filter(|s| !s.stable) {
+            let proof = Proof { txn: s.info.id, c: s.c };
+            for shard in s.info.participants.iter().map(|s| usize::from(*s)) {
+                if shard != from && shard % self.threads == from % self.threads {
+                    let place = self.place(shard);
+                    let mut out = Outbox::new();
+                    self.parts[place].learn(&[proof], &mut out);
+                    let from = Node::Shard(shard as u16);
+                    self.more.extend(out.into_iter().map(|(to, message)| (from, to, message)));
+                }
+            }
+        }
+    }
+
     /// The same for a connection of another thread.
     pub fn execute_for(
         &mut self,
@@ -105,7 +136,12 @@ impl Owner {
         let at = reply.len();
         let place = self.place(shard);
         let p = &mut self.parts[place];
+        // Calls of one pipeline are sent before the replies of those before them have come back: what a shard of this thread
+        // has told the connection, the next one has to know as well.
+        let carried = Carried { clock: carried.clock.max(self.clock), ..carried };
         let done = p.execute_carried(command, args, carried, self.now_us, reply, seen, &mut self.out);
+        self.clock = p.clock();
+        self.tell(shard, seen);
         if command.route == Route::All && command.name == "scan" {
             crate::all::globalise_cursor(reply, at, shard, self.total);
         }

@@ -109,15 +109,19 @@ impl Worker {
     /// Sends messages on their way.
     pub fn route(&mut self, from: Node, out: &mut Outbox) {
         for (to, message) in out.drain(..) {
-            let thread = match to {
-                Node::Shard(s) => self.thread_of(usize::from(s)),
-                Node::Coordinator { id, .. } => usize::from(id),
-            };
-            if thread == self.me {
-                self.queue.push_back((from, to, message));
-            } else {
-                self.outbox(thread).messages.push((from, to, message));
-            }
+            self.send(from, to, message);
+        }
+    }
+
+    fn send(&mut self, from: Node, to: Node, message: Message) {
+        let thread = match to {
+            Node::Shard(s) => self.thread_of(usize::from(s)),
+            Node::Coordinator { id, .. } => usize::from(id),
+        };
+        if thread == self.me {
+            self.queue.push_back((from, to, message));
+        } else {
+            self.outbox(thread).messages.push((from, to, message));
         }
     }
 
@@ -127,6 +131,11 @@ impl Worker {
             let mut out = std::mem::take(&mut self.owner.out);
             self.route(Node::Shard(shard as u16), &mut out);
             self.owner.out = out;
+        }
+        if !self.owner.more.is_empty() {
+            for (from, to, message) in std::mem::take(&mut self.owner.more) {
+                self.send(from, to, message);
+            }
         }
     }
 

@@ -108,6 +108,7 @@ impl Coordinator {
             sent: BTreeMap::new(),
             sent_at: now_us,
             attempts: 0,
+            slow: 0,
         };
         let outcome = t.begin(self, session, now_us, out);
         (t, outcome)
@@ -153,6 +154,8 @@ pub struct Transaction {
     sent: BTreeMap<ShardId, Arc<[Proof]>>,
     sent_at: u64,
     attempts: u32,
+    /// Reads that took too long.
+    slow: u32,
 }
 
 impl Transaction {

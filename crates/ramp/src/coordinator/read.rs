@@ -19,6 +19,9 @@ use std::{
 /// Rounds of one attempt.
 const MAX_ROUNDS: u32 = 6;
 
+/// Attempts that may take too long, before the keys are reserved for the next.
+const SLOW_READS: u32 = 3;
+
 #[derive(Debug, Default)]
 pub(super) struct ReadState {
     attempt: u32,
@@ -165,7 +168,13 @@ impl Transaction {
             if self.attempts > co.config.max_attempts {
                 return Some(self.error(session, TRY_AGAIN));
             }
-            self.start_read(co, session, now_us, out);
+            self.slow += u32::from(slow);
+            if self.slow > SLOW_READS {
+                // It will not get faster: keep the keys from changing instead.
+                self.start_reserve(co, session, now_us, out);
+            } else {
+                self.start_read(co, session, now_us, out);
+            }
             return None;
         };
         self.read.answers.extend(answers);

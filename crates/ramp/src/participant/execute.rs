@@ -104,6 +104,11 @@ impl Participant {
         Executed::Done
     }
 
+    /// Takes note of transactions that are committed (rule 15).
+    pub fn learn(&mut self, proofs: &[Proof], out: &mut Outbox) {
+        self.see(0, Some(proofs), out);
+    }
+
     /// Whether a transaction is prepared, and not committed yet, that may write this key. If there is none on any
     /// of some keys of one thread, reading them in one turn of the thread is reading them atomically: what is committed at
     /// one of its shards is then committed at all.
