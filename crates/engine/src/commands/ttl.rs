@@ -185,6 +185,7 @@ mod tests {
             let mut p = Probe::new();
             p.shard.begin_write(Version { ts: 5, seq: 0 });
             p.run("set k 1");
+            p.shard.heat(b"k");
             p.shard.begin_txn(Version { ts: 9, seq: 0 }, 9, &[1]);
             p.run(past);
             assert_eq!(p.run("exists k"), ":0", "{past}");
