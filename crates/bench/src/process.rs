@@ -81,7 +81,7 @@ impl Server {
 
     fn binary(c: &Common) -> Result<std::path::PathBuf> {
         match &c.server {
-            Some(path) => Ok(path.clone()),
+            Some(path) => path.canonicalize().map_err(|e| Error::Io(path.display().to_string(), e)),
             None => std::env::current_exe().map_err(|e| Error::Io("this program".into(), e)),
         }
     }
