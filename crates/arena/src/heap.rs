@@ -169,6 +169,10 @@ impl Heap {
                 return done;
             }
             self.limbo.pop_front();
+            // Nothing has touched it for the grace time: the next one comes from memory while this one is freed.
+            if let Some(next) = self.limbo.front() {
+                region.prefetch(next.offset);
+            }
             self.free(region, first);
         }
         most

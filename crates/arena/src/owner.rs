@@ -422,6 +422,12 @@ impl Arena {
         fence(Ordering::SeqCst);
     }
 
+    /// Sets the time that the grace of replaced cells is judged by, between two ticks.
+    #[inline]
+    pub fn set_now(&mut self, now_ms: u64) {
+        self.heap.now_ms = now_ms;
+    }
+
     /// Bounded housekeeping: recycles what has waited long enough, and goes on with growth and with dropped tables.
     pub fn tick(&mut self, now_ms: u64) {
         self.heap.now_ms = now_ms;

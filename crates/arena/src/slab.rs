@@ -100,6 +100,7 @@ impl Slab {
             let offset = span.free;
             let words = region.words(offset, 3);
             span.free = words[cell::LINK].load(Ordering::Relaxed) * GRANULE;
+            region.prefetch(span.free);
             (offset, words[cell::W0].load(Ordering::Relaxed) & SEQ_MASK | 1)
         } else {
             let offset = span.page * PAGE + u64::from(span.fresh) * bytes;

@@ -160,7 +160,7 @@ settings! {
     /// participants settle it among themselves, in milliseconds.
     "orphan-ms" orphan_ms: u64 = 50, false;
     /// How long replaced values stay readable for readers of other threads, in milliseconds.
-    "grace-ms" grace_ms: u64 = 100, false;
+    "grace-ms" grace_ms: u64 = 4, false;
     /// Connections at one time; more are turned away with an error.
     "maxclients" maxclients: usize = 10_000, true;
     /// Seconds after which an idle connection is closed; 0 for never.

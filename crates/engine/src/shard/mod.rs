@@ -125,6 +125,7 @@ impl Shard {
     /// Sets the version at which the following writes are made.
     pub fn begin_write(&mut self, version: Version) {
         self.version = version;
+        self.arena.set_now(self.now_ms);
         self.history.begin_write(version);
         if self.lifted {
             self.lifted = false;
