@@ -171,6 +171,21 @@ impl Arena {
         }
     }
 
+    /// Fetches the cell that a key most likely has, its home bucket having been fetched.
+    #[inline]
+    pub fn prefetch_cell(&self, t: Table, hash: u64) {
+        if let Some(d) = self.descriptor(t) {
+            let words = index::bucket(&self.region, d.home(&self.region, hash));
+            let mask = index::preferred_candidates(words, hash);
+            if mask != 0 {
+                let entry = words[mask.trailing_zeros() as usize].load(Ordering::Relaxed);
+                let cell = entry_offset(entry);
+                self.region.prefetch(cell);
+                self.region.prefetch(cell + 64);
+            }
+        }
+    }
+
     /// Writes a cell that nothing leads to yet.
     #[inline]
     fn write(&mut self, c: &NewCell<'_>) -> Result<(Ref, u64), Error> {

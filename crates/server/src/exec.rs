@@ -20,6 +20,18 @@ use kintsugidb_ramp::{
 use kintsugidb_wire::{OwnedArgs, Reply, slot};
 use std::sync::{Arc, atomic::Ordering};
 
+/// Keys whose memory is fetched together: more would push each other out of the first-level cache.
+const PREFETCH: usize = 32;
+
+/// Where a key of a command lives.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    shard: usize,
+    /// The shard's index among those of its thread; means something only if that is this thread.
+    place: usize,
+    fingerprint: u64,
+}
+
 impl Worker {
     /// Runs a command whose keys are on several shards.
     pub fn run_multiple(&mut self, conn: &mut Conn, entry: &'static Entry, args: &[&[u8]]) -> Flow {
@@ -46,7 +58,27 @@ impl Worker {
         let KeySpec::Range { first, step, .. } = entry.command.keys else { return false };
         let (mut here, threads, shards) =
             (!conn.session.has_proofs(), self.shared.threads(), self.config.shards);
-        each_key(entry, args, |key| here &= usize::from(slot(key)) % shards % threads == self.me);
+        let mut targets = std::mem::take(&mut self.targets);
+        targets.clear();
+        each_key(entry, args, |key| {
+            let shard = usize::from(slot(key)) % shards;
+            here &= shard % threads == self.me;
+            targets.push(Target { shard, place: self.owner.place(shard), fingerprint: fingerprint(key) });
+        });
+        let done = self.run_split_at(conn, entry, args, &targets, here, (first, step));
+        self.targets = targets;
+        done
+    }
+
+    fn run_split_at(
+        &mut self,
+        conn: &mut Conn,
+        entry: &'static Entry,
+        args: &[&[u8]],
+        targets: &[Target],
+        here: bool,
+        (first, step): (usize, usize),
+    ) -> bool {
         if !here || first != 1 || !(1..=2).contains(&step) || !(args.len() - 1).is_multiple_of(step) {
             return false;
         }
@@ -54,11 +86,11 @@ impl Worker {
         let merge = Merge::of(entry.command.name);
         let begun = merge.begin(&mut conn.out, (args.len() - 1) / step);
         let done = if entry.command.class == Class::Read {
-            self.read_split_here(conn, entry, args, &merge)
+            self.read_split_here(conn, entry, args, targets, &merge)
         } else if entry.command.flags.has(Flags::DENYOOM) && self.is_full(entry, args) {
             false
         } else {
-            self.write_split_here(conn, entry, args, step)
+            self.write_split_here(conn, entry, args, targets, step)
         };
         if done {
             merge.end(&mut conn.out, start, begun);
@@ -70,26 +102,38 @@ impl Worker {
         done
     }
 
+    /// Fetches what the keys need from memory, all misses side by side: first the buckets, then the cells they lead to.
+    fn prefetch(&self, targets: &[Target]) {
+        for t in targets {
+            self.owner.parts[t.place].shard.prefetch(t.fingerprint);
+        }
+        for t in targets {
+            self.owner.parts[t.place].shard.prefetch_cell(t.fingerprint);
+        }
+    }
+
     fn read_split_here(
         &mut self,
         conn: &mut Conn,
         entry: &'static Entry,
         args: &[&[u8]],
+        targets: &[Target],
         merge: &Merge,
     ) -> bool {
-        let place = |key: &[u8]| self.owner.place(usize::from(slot(key)) % self.config.shards);
-        if args[1..].iter().any(|key| self.owner.parts[place(key)].has_pending(key)) {
+        if targets.iter().any(|t| self.owner.parts[t.place].has_pending(t.fingerprint)) {
             return false;
         }
-        for key in &args[1..] {
-            let shard = usize::from(slot(key)) % self.config.shards;
-            let before = conn.out.len();
-            let one = [args[0], *key];
-            let done = self.owner.execute(shard, entry.command, &one, &mut conn.session, &mut conn.out);
-            if done == Executed::MustWait {
-                return false;
+        for (keys, targets) in args[1..].chunks(PREFETCH).zip(targets.chunks(PREFETCH)) {
+            self.prefetch(targets);
+            for (key, target) in keys.iter().zip(targets) {
+                let before = conn.out.len();
+                let one = [args[0], *key];
+                let (session, out) = (&mut conn.session, &mut conn.out);
+                if self.owner.execute(target.shard, entry.command, &one, session, out) == Executed::MustWait {
+                    return false;
+                }
+                merge.one(&mut conn.out, before);
             }
-            merge.one(&mut conn.out, before);
         }
         true
     }
@@ -99,21 +143,23 @@ impl Worker {
         conn: &mut Conn,
         entry: &'static Entry,
         args: &[&[u8]],
+        targets: &[Target],
         step: usize,
     ) -> bool {
+        self.prefetch(&targets[..targets.len().min(PREFETCH)]);
         let single: Vec<[&[u8]; 3]> = args[1..]
             .chunks_exact(step)
             .map(|c| [args[0], c[0], c.get(1).copied().unwrap_or_default()])
             .collect();
-        let shards = self.config.shards;
         let ops: Vec<LocalOp<'_>> = single
             .iter()
-            .map(|a| LocalOp {
-                at: self.owner.place(usize::from(slot(a[1])) % shards),
+            .zip(targets)
+            .map(|(a, t)| LocalOp {
+                at: t.place,
                 command: entry.command,
                 args: &a[..=step],
                 key: a[1],
-                fingerprint: fingerprint(a[1]),
+                fingerprint: t.fingerprint,
             })
             .collect();
         let clock = conn.session.clock();

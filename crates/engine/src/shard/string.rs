@@ -5,6 +5,18 @@ use kintsugidb_arena::{Kind, hash};
 
 /// Strings.
 impl Shard {
+    /// Fetches the index bucket of a key, whose fingerprint this is, ahead of its use.
+    #[inline]
+    pub fn prefetch(&self, fingerprint: u64) {
+        self.arena.prefetch(kintsugidb_arena::Table::ROOT, fingerprint);
+    }
+
+    /// Fetches the cell of a key whose bucket has been fetched.
+    #[inline]
+    pub fn prefetch_cell(&self, fingerprint: u64) {
+        self.arena.prefetch_cell(kintsugidb_arena::Table::ROOT, fingerprint);
+    }
+
     /// The value.
     #[inline]
     pub fn string(&self, key: &[u8]) -> Result<Option<&[u8]>> {

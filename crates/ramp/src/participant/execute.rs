@@ -113,8 +113,8 @@ impl Participant {
     /// of some keys of one thread, reading them in one turn of the thread is reading them atomically: what is committed at
     /// one of its shards is then committed at all.
     #[inline]
-    pub fn has_pending(&self, key: &[u8]) -> bool {
-        !self.keys.is_empty() && self.keys.get(&fingerprint(key)).is_some_and(|k| !k.pending.is_empty())
+    pub fn has_pending(&self, fingerprint: u64) -> bool {
+        !self.keys.is_empty() && self.keys.get(&fingerprint).is_some_and(|k| !k.pending.is_empty())
     }
 
     fn run_command(&mut self, command: &'static Command, args: &[&[u8]], reply: &mut Reply) {
