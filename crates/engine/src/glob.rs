@@ -1,7 +1,11 @@
 //! Glob patterns as KEYS, SCAN MATCH and CONFIG GET take them.
 //!
 //! `*` any bytes, `?` one byte, `[abc]`, `[a-z]`, `[^a]` one byte of a class, `\x` the byte x. Every element but the
-//! star takes exactly one byte, so going back to the last star alone is enough: time is at most pattern × text.
+//! star takes exactly one byte, so going back to the last star alone is enough: time is at most pattern × text. To bound
+//! that, too, a pattern in which more than [`MAX_STARS`] stars must take part fits nothing; the number is Redis's.
+
+/// How many stars that are followed by something a match may go through.
+const MAX_STARS: usize = 1000;
 
 /// Whether the whole of `text` fits `pattern`.
 pub fn glob_match(pattern: &[u8], text: &[u8]) -> bool {
@@ -17,11 +21,16 @@ fn matches(pattern: &[u8], text: &[u8], fold: bool) -> bool {
     let (mut p, mut t) = (0, 0);
     // After the last star: where the pattern goes on, and up to where the star has taken the text.
     let mut star: Option<(usize, usize)> = None;
+    let mut stars = 0;
     loop {
         if pattern.get(p) == Some(&b'*') {
             p += 1;
             if p == pattern.len() {
                 return true;
+            }
+            stars += usize::from(pattern[p] != b'*');
+            if stars > MAX_STARS {
+                return false;
             }
             star = Some((p, t));
             continue;
@@ -121,5 +130,13 @@ mod tests {
         let pattern = b"a*".repeat(50);
         let text = [b'a'; 50_000];
         assert!(!glob_match(&[&pattern[..], b"b"].concat(), &text));
+    }
+
+    #[test]
+    fn more_stars_than_redis_takes_fit_nothing() {
+        let text = [b'a'; 50_000];
+        assert!(glob_match(&b"*?".repeat(1000), &text));
+        assert!(!glob_match(&b"*?".repeat(1001), &text));
+        assert!(glob_match(&b"*".repeat(5000), &text), "stars side by side are one");
     }
 }
