@@ -120,7 +120,7 @@ fn parsed(name: &str, args: &[&[u8]], reply: &[u8], oracle: &Oracle) -> Vec<(Ite
 }
 
 /// The bulk strings of a RESP2 reply, in order, null ones too.
-fn elements(reply: &[u8]) -> Vec<Option<Vec<u8>>> {
+pub(super) fn elements(reply: &[u8]) -> Vec<Option<Vec<u8>>> {
     let mut all = Vec::new();
     let mut rest = reply;
     while let Some(end) = rest.windows(2).position(|w| w == b"\r\n") {

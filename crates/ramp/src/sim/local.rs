@@ -11,6 +11,12 @@ use kintsugidb_engine::{Class, Command, Version, fingerprint, resolve};
 use kintsugidb_wire::{OwnedArgs, Proto, Reply};
 use std::{collections::BTreeMap, sync::Arc};
 
+/// A command, its arguments, and its key.
+type Call<'a> = (&'static Command, &'a Vec<&'a [u8]>, &'a [u8]);
+
+/// A command's number, itself, its arguments, its key, and its reply.
+type Answered<'a> = (u32, &'static Command, &'a [&'a [u8]], &'a [u8], &'a Vec<u8>);
+
 /// Shards below this belong to the clients' thread.
 const MINE: u16 = 2;
 
@@ -69,13 +75,7 @@ impl World {
         Some(replies)
     }
 
-    fn several(
-        &mut self,
-        c: usize,
-        number: usize,
-        calls: &[(&'static Command, &Vec<&[u8]>, &[u8])],
-        now_us: u64,
-    ) -> Option<Vec<Vec<u8>>> {
+    fn several(&mut self, c: usize, number: usize, calls: &[Call<'_>], now_us: u64) -> Option<Vec<Vec<u8>>> {
         let shards = self.shards.len() as u16;
         let ops: Vec<_> = calls
             .iter()
@@ -112,14 +112,7 @@ impl World {
     }
 
     /// Tells the checker what was done at a shard.
-    #[allow(clippy::type_complexity)]
-    fn record(
-        &mut self,
-        number: usize,
-        shard: ShardId,
-        version: Version,
-        part: &[(u32, &'static Command, &[&[u8]], &[u8], &Vec<u8>)],
-    ) {
+    fn record(&mut self, number: usize, shard: ShardId, version: Version, part: &[Answered<'_>]) {
         let mut work = Work::default();
         let mut answers = Vec::new();
         for (index, command, args, key, reply) in part {

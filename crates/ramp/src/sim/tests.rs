@@ -50,7 +50,9 @@ fn the_checker_sees_what_no_isolation_does() {
 #[test]
 fn the_checker_notices_each_rule_that_is_broken() {
     for (name, fault) in Fault::ALL {
-        assert!(caught(Isolation::Fast, Some(fault), 1000), "nobody noticed {name}");
+        // Asking only for the newest matters when several are asked for, as RAMP-Small always does.
+        let isolation = if fault == Fault::NewestNeedOnly { Isolation::Small } else { Isolation::Fast };
+        assert!(caught(isolation, Some(fault), 3000), "nobody noticed {name}");
     }
 }
 

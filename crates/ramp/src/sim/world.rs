@@ -72,11 +72,14 @@ impl World {
         let keys = Keys::new(&mut rng, SHARDS);
         let n = rng.pick(&[3, 4]);
         let clients = (0..n).map(|id| Client::new(id, SHARDS, config.clone(), &mut rng)).collect();
+        let mut skew: Vec<_> = (0..SHARDS).map(|_| rng.pick(&[0, 0, 40, -60, 200])).collect();
+        // These two live on one thread.
+        skew[1] = skew[0];
         Self {
             options,
             step: 0,
             shards,
-            skew: (0..SHARDS).map(|_| rng.pick(&[0, 0, 40, -60, 200])).collect(),
+            skew,
             net: Vec::new(),
             clients,
             next_client: n,
