@@ -52,6 +52,7 @@ pub(crate) struct AllPart {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ShardFigures {
     pub keys: u64,
+    pub expires: u64,
     pub used_bytes: u64,
 }
 
@@ -103,8 +104,11 @@ pub(crate) fn run_all(owner: &mut Owner, entry: &Entry, args: &[&[u8]]) -> AllPa
         let part = match kind {
             AllKind::Figures => {
                 let m = p.shard.memory();
-                let figures =
-                    ShardFigures { keys: keys as u64, used_bytes: m.used as u64, ..ShardFigures::default() };
+                let figures = ShardFigures {
+                    keys: keys as u64,
+                    expires: p.shard.expiring() as u64,
+                    used_bytes: m.used as u64,
+                };
                 AllPart { figures: vec![figures], ..AllPart::default() }
             }
             AllKind::Scan => scan(owner, entry, shard, args),

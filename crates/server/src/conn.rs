@@ -10,8 +10,10 @@
 //! leaves a gap behind it, to be filled when the answer comes. What stands before the first gap can be sent.
 //!
 //! Which commands may be outstanding together: single-key commands, because those on the same key go to the same thread,
-//! which runs them in the order sent, and those on different keys have no order that anyone could see before their
-//! replies. Everything else (transactions, commands over several keys or all shards) waits until the queue is empty and
+//! which runs them in the order sent. Those on different keys are concurrent, as if each had come on a connection of its
+//! own, until the client has seen their replies: a client that wants one after the other waits for the reply, or uses
+//! MULTI. Within one thread they run in the order sent, and each knows what those before it have seen.
+//! Everything else (transactions, commands over several keys or all shards) waits until the queue is empty and
 //! holds up what follows.
 use crate::{clients::ClientCard, mailbox::Token, multi::Multi, txn::Pending};
 use kintsugidb_ramp::Session;

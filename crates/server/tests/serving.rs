@@ -136,7 +136,7 @@ fn a_value_larger_than_any_buffer_comes_back_whole() {
     let s = Running::start(|_| {});
     let mut c = s.client();
     for n in [70_000, 5_000_000] {
-        let value: Vec<u8> = (0..n).map(|i: usize| (i * 31 >> 3) as u8).collect();
+        let value: Vec<u8> = (0..n).map(|i: usize| ((i * 31) >> 3) as u8).collect();
         for key in ["a", "b", "c"] {
             assert_eq!(c.call(&[&b"SET"[..], key.as_bytes(), &value]).unwrap(), ok());
             assert_eq!(c.call(&["GET", key]).unwrap(), bulk(&value));
@@ -275,4 +275,56 @@ fn client_reply_modes_leave_out_what_nobody_wants() {
     c.flush().unwrap();
     assert_eq!(c.receive().unwrap(), ok());
     assert_eq!(c.receive().unwrap(), bulk("1"));
+}
+
+fn info(c: &mut Client, field: &str) -> i64 {
+    let text = call(c, "INFO");
+    let text = String::from_utf8(text.bytes().unwrap().to_vec()).unwrap();
+    let line = text.lines().find_map(|l| l.strip_prefix(&format!("{field}:")));
+    line.unwrap_or_else(|| panic!("INFO has no {field}")).parse().unwrap()
+}
+
+#[test]
+fn point_reads_of_other_threads_shards_need_no_message() {
+    let s = Running::start(|_| {});
+    let mut c = s.client();
+    for i in 0..100 {
+        call(&mut c, &format!("SET k{i} v"));
+        call(&mut c, &format!("HSET h{i} f v"));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let (sent, read) = (info(&mut c, "calls_sent"), info(&mut c, "one_sided_reads"));
+    for i in 0..100 {
+        assert_eq!(call(&mut c, &format!("GET k{i}")), bulk("v"));
+        assert_eq!(call(&mut c, &format!("HGET h{i} f")), bulk("v"));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(info(&mut c, "calls_sent"), sent, "a point read went by message");
+    assert!(info(&mut c, "one_sided_reads") > read);
+}
+
+#[test]
+fn the_memory_limit_refuses_writes_and_leaves_reads_and_deletes() {
+    let s = Running::start(|c| {
+        c.shards = 2;
+        c.maxmemory = kintsugidb_server::config::Bytes(8 << 20);
+    });
+    let mut c = s.client();
+    let value = vec![b'x'; 10_000];
+    let mut full = None;
+    for i in 0..2000 {
+        let r = c.call(&[&b"SET"[..], format!("k{i}").as_bytes(), &value]).unwrap();
+        if r.error().is_some() {
+            assert_eq!(r.error(), Some("OOM command not allowed when used memory > 'maxmemory'."));
+            full = Some(i);
+            break;
+        }
+    }
+    let full = full.expect("the limit holds");
+    assert!(full > 100, "refused after {full} values of 10 kB with 8 MB");
+    assert_eq!(call(&mut c, "GET k0"), bulk(&value));
+    assert_eq!(call(&mut c, "DEL k0"), Value::Int(1));
+    assert_eq!(call(&mut c, "CONFIG SET maxmemory 100mb"), ok());
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(call(&mut c, "SET k0 x"), ok());
 }

@@ -42,6 +42,11 @@ impl Expiry {
 }
 
 impl Shard {
+    /// Number of keys that expire.
+    pub fn expiring(&self) -> usize {
+        self.expiry.times.len()
+    }
+
     /// Removes up to `most` keys whose time has come.
     pub(super) fn expire_due(&mut self, most: usize) {
         for _ in 0..most {

@@ -103,7 +103,6 @@ impl Worker {
                 line("total_net_input_bytes", &self.total(|s| &s.bytes_in));
                 line("total_net_output_bytes", &self.total(|s| &s.bytes_out));
                 line("rejected_connections", &self.total(|s| &s.rejected));
-                line("expired_keys", &0);
                 line("evicted_keys", &0);
                 line("total_error_replies", &self.total(|s| &s.errors));
                 line("protocol_errors", &self.total(|s| &s.protocol_errors));
@@ -132,9 +131,10 @@ impl Worker {
             }
             _ => {
                 let keys: u64 = part.figures.iter().map(|f| f.keys).sum();
+                let expires: u64 = part.figures.iter().map(|f| f.expires).sum();
                 out.push_str("# Keyspace\r\n");
                 if keys > 0 {
-                    let _ = write!(out, "db0:keys={keys},expires=0,avg_ttl=0\r\n");
+                    let _ = write!(out, "db0:keys={keys},expires={expires},avg_ttl=0\r\n");
                 }
             }
         }
