@@ -246,7 +246,8 @@ impl Shard {
         let visible = |e: &Entry| e.seq <= snapshot || (e.tid != 0 && with.contains(&e.tid));
         let mut beneath = Vec::new();
         if let Some(top) = h.changes.iter().rev().find(|e| visible(e) && e.derived) {
-            let hidden = |e: &&Entry| e.tid != 0 && e.version < top.version && e.seq < top.seq && !visible(e);
+            let hidden =
+                |e: &&Entry| e.tid != 0 && e.version < top.version && e.seq <= top.seq && !visible(e);
             beneath = h.changes.iter().filter(hidden).map(|e| e.tid).collect();
             beneath.dedup();
         }
@@ -488,3 +489,6 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
