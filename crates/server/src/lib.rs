@@ -12,10 +12,12 @@
 //! Nothing is shared on the way of a request but mailboxes. No `unsafe` here.
 #![forbid(unsafe_code)]
 
+mod accept;
 mod all;
 mod clients;
 pub mod config;
 mod conn;
+mod conns;
 mod dispatch;
 mod exec;
 mod front;
@@ -27,8 +29,12 @@ mod multi;
 mod outside;
 mod owner;
 mod poll;
+mod post;
 mod registry;
+mod slices;
+mod sockets;
 mod stats;
+
 mod txn;
 mod worker;
 
