@@ -203,6 +203,9 @@ impl Shard {
         (elements, bytes, largest): (usize, usize, usize),
         edit: impl FnOnce(&mut Edit<'_>) -> usize,
     ) -> Result<usize> {
+        if bytes > 0 {
+            self.room_for(elements, bytes)?; // the chunks of a big list are not the region's to refuse
+        }
         let h = hash(key);
         if self.history.is_hot(key) {
             self.typed_root(key, Type::List)?;
