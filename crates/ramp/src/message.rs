@@ -345,6 +345,8 @@ pub enum Body {
         txn: TxnId,
         /// The replies; `None`: they are forgotten.
         replies: Option<Arc<Vec<ReadAnswer>>>,
+        /// Transactions that the replies may show and that are not stable.
+        seen: Vec<Seen>,
     },
     /// Give up.
     Abort(TxnId),

@@ -89,12 +89,9 @@ impl Coordinator {
         out: &mut Outbox,
     ) -> (Transaction, Option<Outcome>) {
         self.next_request += 1;
-        let mut plan = plan::plan(&requests, self.shards, proto, &self.config);
-        let watching = !requests.iter().any(|r| matches!(r, Request::Watch(_)));
-        let watches: Vec<_> = if watching { session.watches().to_vec() } else { Vec::new() };
-        for (shard, w) in watches {
-            plan.add_watch(shard, w, proto);
-        }
+        let watching = requests.iter().any(|r| matches!(r, Request::Watch(_)));
+        let watched = if watching { &[] } else { session.watches() };
+        let plan = plan::plan(&requests, watched, self.shards, proto, &self.config);
         let mut t = Transaction {
             request: self.next_request,
             requests,

@@ -71,7 +71,7 @@ impl Plan {
     }
 
     /// Has a watched key checked, and kept from changing until the end.
-    pub fn add_watch(&mut self, shard: ShardId, watch: Watch, proto: Proto) {
+    fn add_watch(&mut self, shard: ShardId, watch: Watch, proto: Proto) {
         let work = self.writes.entry(shard).or_default();
         work.proto = proto;
         match work.keys.iter_mut().find(|(k, _)| k.bytes == watch.key) {
@@ -101,10 +101,17 @@ pub(crate) fn keys_of<'a>(command: &Command, args: &[&'a [u8]]) -> Vec<&'a [u8]>
     keys
 }
 
-/// Plans a transaction. `one_shard`: everything goes to one shard in the commands' order, nothing is read apart.
-pub(crate) fn plan(requests: &[Request], shards: u16, proto: Proto, config: &Config) -> Plan {
+/// Plans a transaction that checks what is `watched`. If everything is at one shard, it goes there in the commands' order, and nothing
+/// is read apart.
+pub(crate) fn plan(
+    requests: &[Request],
+    watched: &[(ShardId, Watch)],
+    shards: u16,
+    proto: Proto,
+    config: &Config,
+) -> Plan {
     let mut b = Builder { plan: Plan::default(), shards, config, one_shard: false };
-    let one = b.is_one_shard(requests);
+    let one = b.is_one_shard(requests).filter(|one| watched.iter().all(|(shard, _)| shard == one));
     b.one_shard = one.is_some();
     b.plan.evaluate = one.is_none() && b.must_evaluate(requests);
     for r in requests {
@@ -125,6 +132,9 @@ pub(crate) fn plan(requests: &[Request], shards: u16, proto: Proto, config: &Con
     fps.sort_unstable();
     fps.dedup();
     b.plan.read_keys = fps.into();
+    for (shard, watch) in watched {
+        b.plan.add_watch(*shard, watch.clone(), proto);
+    }
     b.plan
 }
 

@@ -271,7 +271,10 @@ impl Transaction {
             (Phase::Prepare, Body::Refused { txn, why }) => {
                 self.on_refused(co, session, txn, why, now_us, out)
             }
-            (Phase::Commit | Phase::Apply, Body::Committed { txn, replies }) if txn == info.id => {
+            (Phase::Commit | Phase::Apply, Body::Committed { txn, replies, seen }) if txn == info.id => {
+                for s in &seen {
+                    session.saw(from, s);
+                }
                 if let Some(replies) = replies {
                     self.store(replies.iter().cloned());
                 }

@@ -20,7 +20,12 @@ impl Participant {
             (None, None) => None,
             _ => return,
         };
-        self.send(from, Body::Committed { txn, replies }, out);
+        let mut seen: Vec<_> = match self.txns.get(&txn) {
+            Some(t) => t.work.keys.iter().flat_map(|(k, _)| self.unstable_on(k.fingerprint)).collect(),
+            None => Vec::new(),
+        };
+        seen.retain(|s| s.info.id != txn);
+        self.send(from, Body::Committed { txn, replies, seen }, out);
     }
 
     /// Commits a transaction if it is held prepared (rule 15).
@@ -119,7 +124,7 @@ impl Participant {
             self.settle(txn, Settled::Committed { p: c, c, seq, replies: replies.clone() });
             replies
         };
-        self.send(from, Body::Committed { txn, replies }, out);
+        self.send(from, Body::Committed { txn, replies, seen: Vec::new() }, out);
     }
 
     /// Gives back what a transaction has reserved, and is no longer pending.

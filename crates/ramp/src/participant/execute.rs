@@ -93,6 +93,9 @@ impl Participant {
                 return Executed::MustWait;
             }
             let fingerprints: Vec<_> = keys.iter().map(|(_, k)| *k).collect();
+            if class != Class::Blind {
+                seen.extend(fingerprints.iter().flat_map(|k| self.unstable_on(*k)));
+            }
             let _version = self.begin(&fingerprints, class, keys.len() > 1);
             self.run_command(command, args, reply);
             self.end(keys.len() > 1);

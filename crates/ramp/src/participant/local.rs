@@ -48,8 +48,8 @@ pub fn commit_local(
         {
             return None;
         }
-        let reads = op.command.class == Class::Read;
-        if p.txns.len() >= p.config.max_txns || (reads && !p.unstable_on(op.fingerprint).is_empty()) {
+        let looks = op.command.class_of(op.args) != Class::Blind;
+        if p.txns.len() >= p.config.max_txns || (looks && !p.unstable_on(op.fingerprint).is_empty()) {
             return None;
         }
     }

@@ -177,7 +177,10 @@ fn watches(world: &World, r: &Record, oracle: &Oracle) -> Result<(), String> {
             if **key != *watch.key {
                 continue;
             }
-            for c in changes.iter().filter(|c| c.op != number && c.effective) {
+            // Removed again what was absent all the time: in the order of versions it may have been there.
+            let absent = watch.state.version == Version::default();
+            let changed = |c: &&Change| c.op != number && c.effective && !(absent && c.value.is_none());
+            for c in changes.iter().filter(changed) {
                 let other = &world.records[c.op];
                 let between = other.began > *at && other.ended.is_some_and(|e| e < r.began);
                 let versions = sub.is_empty()

@@ -84,9 +84,9 @@ impl Display for Line<'_> {
             Body::Prepared { txn, p } => write!(f, "prepared {} p={p}", txn.0),
             Body::Refused { txn, why } => write!(f, "refused {} {why:?}", txn.0),
             Body::Commit(p) => write!(f, "commit {} c={}", p.txn.0, p.c),
-            Body::Committed { txn, replies } => {
+            Body::Committed { txn, replies, seen: s } => {
                 let replies = replies.as_ref().map(|r| answers(r));
-                write!(f, "committed {} {replies:?}", txn.0)
+                write!(f, "committed {} {replies:?} seen {}", txn.0, seen(s))
             }
             Body::Abort(txn) => write!(f, "abort {}", txn.0),
             Body::Stable(txn) => write!(f, "stable {}", txn.0),

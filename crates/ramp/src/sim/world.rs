@@ -327,7 +327,7 @@ impl World {
         }
         for (to, message) in out {
             match &message.body {
-                Body::Committed { txn, replies: Some(replies) } => {
+                Body::Committed { txn, replies: Some(replies), .. } => {
                     if let Some(a) =
                         self.applied.iter_mut().rev().find(|a| a.txn == Some(*txn) && a.shard == shard)
                     {
