@@ -1,4 +1,4 @@
-//! What isolation costs single-key commands, in instructions: the whole server under callgrind, from the socket to the
+//! What isolation costs in instructions, single-key commands and those of several keys: the whole server under callgrind, from the socket to the
 //! reply. The count per command is the difference of two runs that differ only in how many commands they get, so start
 //! and end cancel out.
 use crate::{
@@ -36,7 +36,7 @@ fn count(c: &Common, isolation: &str, load: Load, commands: usize) -> Result<f64
 pub fn run(c: &Common) -> Result<()> {
     let c = Common { keys: c.keys.min(5_000), ..c.clone() };
     let mut rows = Vec::new();
-    for load in [Load::Get, Load::Set] {
+    for load in [Load::Get, Load::Set, Load::Mget, Load::Mset] {
         let mut baseline = 0.0;
         for isolation in ALGORITHMS {
             let [few, many] = COMMANDS.map(|n| count(&c, isolation, load, n));

@@ -56,12 +56,13 @@ impl Server {
     /// Starts `kintsugi serve` under callgrind, whose report goes to the standard error that [`Server::end`] returns.
     pub fn kintsugi_under_callgrind(c: &Common, isolation: &str) -> Result<Self> {
         let binary = Self::binary(c)?;
-        let shards = c.shards.to_string();
+        let (shards, threads) = (c.shards.to_string(), c.threads.to_string());
         Self::start(&format!("kintsugi {isolation} under callgrind"), |port, _| {
             let mut command = Command::new("valgrind");
             command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(&binary);
-            command.args(["serve", "--port", &port.to_string(), "--shards", &shards, "--threads", "1"]);
-            command.args(["--isolation", isolation]).stderr(Stdio::piped());
+            command.args(["serve", "--port", &port.to_string(), "--shards", &shards, "--threads", &threads]);
+            // valgrind's own address space is small.
+            command.args(["--isolation", isolation, "--region-size", "1gb"]).stderr(Stdio::piped());
             command
         })
     }

@@ -161,6 +161,9 @@ settings! {
     "orphan-ms" orphan_ms: u64 = 50, false;
     /// How long replaced values stay readable for readers of other threads, in milliseconds.
     "grace-ms" grace_ms: u64 = 4, false;
+    /// Address space of one shard's region, the most that the shard can hold. It costs nothing until it is used;
+    /// make it smaller where a process's address space is limited.
+    "region-size" region_size: Bytes = Bytes(64 << 30), false;
     /// Connections at one time; more are turned away with an error.
     "maxclients" maxclients: usize = 10_000, true;
     /// Seconds after which an idle connection is closed; 0 for never.

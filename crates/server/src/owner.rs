@@ -47,7 +47,12 @@ impl Owner {
     ) -> Result<Self, kintsugidb_arena::Error> {
         let ramp = ramp_config(config, threads);
         let parts = (me..config.shards).step_by(threads).map(|id| {
-            let region = Region { shard: id as u16, grace_ms: config.grace_ms, ..Region::default() };
+            let region = Region {
+                shard: id as u16,
+                grace_ms: config.grace_ms,
+                reserve_bytes: config.region_size.0,
+                ..Region::default()
+            };
             let seed = seed.wrapping_add(id as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let shard = Shard::create(seed, region)?;
             Ok::<_, kintsugidb_arena::Error>(Participant::new(id as u16, shard, ramp.clone()))
