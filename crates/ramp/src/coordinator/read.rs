@@ -43,6 +43,11 @@ struct AtShard {
 }
 
 impl ReadState {
+    /// When the first message of this attempt was sent.
+    pub fn began_us(&self) -> u64 {
+        self.began_us
+    }
+
     /// Asks every shard for everything, at any snapshot.
     pub fn restart(&mut self, t: &super::Plan, proto: super::Proto, now_us: u64) {
         let attempt = self.attempt + 1;

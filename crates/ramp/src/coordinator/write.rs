@@ -155,8 +155,11 @@ impl Transaction {
         }
         let nothing = self.write.works.values().all(|w| w.ops.is_empty() && w.watches.is_empty());
         if nothing {
-            // Only read: give the reservations back.
+            // Only read: give the reservations back. Nobody has said that they were all held at one moment; only time does.
             self.abort(co, session, out);
+            if now_us.saturating_sub(self.read.began_us()) >= co.config.reserved_timeout_us {
+                return self.again(co, session, now_us);
+            }
             return Some(self.finish(co, session, now_us));
         }
         self.write.reserved = true;
