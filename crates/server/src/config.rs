@@ -155,7 +155,7 @@ settings! {
     /// shard's share is used up, commands that need memory there are answered with an error. Nothing is evicted.
     "maxmemory" maxmemory: Bytes = Bytes(0), true;
     /// How long metadata of finished transactions is kept for slow readers, in milliseconds.
-    "window-ms" window_ms: u64 = 100, false;
+    "window-ms" window_ms: u64 = 20, false;
     /// How long a prepared transaction may be without word from its coordinator before its
     /// participants settle it among themselves, in milliseconds.
     "orphan-ms" orphan_ms: u64 = 50, false;
