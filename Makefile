@@ -67,7 +67,11 @@ suite-audit: build ## the same, and what expected-missing.txt lists must fail
 	tests/redis-suite/run --audit
 
 bench: build ## the benchmarks, each with its baseline in the same run
-	$(CARGO) bench --workspace --locked
+	$(KINTSUGI) bench redis
+	$(KINTSUGI) bench isolation --threads 2
+	$(KINTSUGI) bench memory
+	$(KINTSUGI) bench instructions
+	$(CARGO) bench --locked -p kintsugidb-arena --bench read
 
 $(VENV)/.ready: tests/requirements.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,5 +1,5 @@
 //! The command line: one flag a setting, from the list of settings.
-use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory as _};
 use kintsugidb_server::{
     Config,
     config::{SETTINGS, variable},
@@ -23,6 +23,7 @@ pub fn command() -> Command {
     settings(top)
         .subcommand(settings(Command::new("serve").about("Serves Redis clients (the default)")))
         .subcommand(crate::demo::Options::augment_args(demo))
+        .subcommand(kintsugidb_bench::Bench::command().name("bench"))
 }
 
 fn settings(mut command: Command) -> Command {

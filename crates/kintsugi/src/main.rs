@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     let done = match matches.subcommand() {
         Some(("serve", flags)) => serve::run(flags),
         Some(("demo", flags)) => return demo(flags),
+        Some(("bench", flags)) => bench(flags),
         _ => serve::run(&matches),
     };
     match done {
@@ -25,6 +26,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn bench(flags: &clap::ArgMatches) -> Result<(), String> {
+    let figure = kintsugidb_bench::Bench::from_arg_matches(flags).unwrap_or_else(|e| e.exit());
+    kintsugidb_bench::run(figure).map_err(|why| why.to_string())
 }
 
 fn demo(flags: &clap::ArgMatches) -> ExitCode {
