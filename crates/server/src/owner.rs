@@ -33,6 +33,8 @@ pub(crate) fn ramp_config(config: &Config, threads: usize) -> kintsugidb_ramp::C
         // Within a process no message is lost: what is not answered is being worked on, or its thread is gone.
         resend_us: 10_000_000,
         reserved_timeout_us: 10_000_000,
+        // Longer than a thread of a busy machine is kept from running; what is older is refused, its outcome unknown.
+        horizon_us: 6_000_000,
         ..kintsugidb_ramp::Config::default()
     }
 }
