@@ -6,8 +6,12 @@
     hashall     key.field        HSET                                     HGETALL
     zset        key.member       ZADD with the number as score            ZSCORE
     zrange      key.member       ZADD                                     ZRANGE WITHSCORES
-    set         key.writer       SADD "writer:number", SREM of the last   SMEMBERS: one member of each writer
+    set         key.writer       SADD "writer:number:last", SREM of it    SMEMBERS: the newest member of each writer
     list        key              LPUSH, LTRIM                             LRANGE: its head
+
+A set's members are items of their own. A read that saw a writer's transaction n, but not the one before it that wrote the
+same set, may show what that one removed: Read Atomic promises no order among transactions that were not seen. What n itself
+removed has to be gone when n is seen; therefore each member names the one that its transaction removed.
 
 With `filler`, the collections hold that many other items, so that they are past every small encoding.
 """
@@ -47,7 +51,7 @@ class Writer:
         self.client = client
         self.rng = rng
         self.length = LIST_LENGTH + filler
-        self.members = {}  # key -> the numbers that this client's member of the set may have
+        self.members = {}  # key -> (name, number) of this client's member of the set
 
     def padded(self, number):
         """Values of several sizes: inside a cell, in a large one, in more than one."""
@@ -65,11 +69,12 @@ class Writer:
             return [f"{key}.m"], [("ZADD", key, number, "m")]
         if structure == "list":
             return [key], [("LPUSH", key, self.padded(number)), ("LTRIM", key, 0, self.length - 1)]
-        before = self.members.get(key, ())
-        self.members[key] = (number,)
-        commands = [("SADD", key, f"{self.client}:{number}")]
-        if before:
-            commands.append(("SREM", key, *[f"{self.client}:{old}" for old in before]))
+        last, last_number = self.members.get(key, (None, 0))
+        name = f"{self.client}:{number}:{last_number}"
+        self.members[key] = (name, number)
+        commands = [("SADD", key, name)]
+        if last:
+            commands.append(("SREM", key, last))
         return [f"{key}.{self.client}"], commands
 
 
@@ -112,12 +117,13 @@ def decode(key, reply, clients):
         if len(set(numbers)) != len(numbers):
             raise Malformed(f"{key} holds a value twice: {numbers}")
         return [(key, numbers[0] if numbers else 0)]
-    found = dict.fromkeys(range(1, clients + 1), 0)
+    held = {client: {} for client in range(1, clients + 1)}
     for member in reply:
-        if member.startswith(b"other"):
-            continue
-        client, number = map(int, member.split(b":"))
-        if found[client]:
-            raise Malformed(f"{key} holds two members of client {client}: T{found[client]} and T{number}")
-        found[client] = number
-    return [(f"{key}.{client}", number) for client, number in found.items()]
+        if not member.startswith(b"other"):
+            client, number, removed = map(int, member.split(b":"))
+            held[client][number] = removed
+    for client, numbers in held.items():
+        for number, removed in numbers.items():
+            if removed in numbers:
+                raise Malformed(f"{key} holds T{number} of client {client} and T{removed}, which it removed")
+    return [(f"{key}.{client}", max(numbers, default=0)) for client, numbers in held.items()]

@@ -1,7 +1,9 @@
 """The checker itself: it accepts what is allowed and catches every kind of fault, one canary each."""
 
+import pytest
 import random
 
+import structures
 from checker import INFINITY, Op, check
 
 
@@ -139,3 +141,10 @@ def test_random_histories_of_a_correct_store_pass():
 def test_random_histories_of_a_store_that_forgets_writes_are_caught():
     caught = sum(bool(check(simulate(seed, faulty=0.02))) for seed in range(60))
     assert caught > 50
+
+
+def test_a_set_that_still_holds_what_its_newest_writer_removed_is_not_whole():
+    with pytest.raises(structures.Malformed):
+        structures.decode("set:1", [b"2:7:5", b"2:5:0"], 3)
+    # T6 was not seen: what it removed may still be there.
+    assert dict(structures.decode("set:1", [b"2:7:6", b"2:5:0"], 3))["set:1.2"] == 7
