@@ -15,7 +15,9 @@
 //! fracture that a new attempt does not mend; round two is the owners' (rule 14).
 //!
 //! Point 1 holds for single keys too: whoever has seen one key of a transaction within a shard, and then reads another, must not
-//! find it from before. The owner marks the transaction's record done at the end of its turn.
+//! find it from before. The owner marks the transaction's record done at the end of its turn; and since a transaction may write a
+//! key more than once (DEL, then SADD), what was read of it has to be current still after that. A big collection gets a new header
+//! from each transaction that changes its items.
 //!
 //! A key whose time has come is absent, by the reader's clock.
 use crate::{fingerprint, shard};
@@ -210,15 +212,20 @@ impl PointReader {
         let Some(txn) = seen.txn else { return Ok(false) };
         let reader = &self.readers[shard];
         self.record.clear();
-        let Some(tid) = reader.txn_record(txn, &mut self.record) else { return Ok(false) };
+        let tid = reader.txn_record(txn, &mut self.record);
         let mut patience = 200;
-        while reader.txn_under_way(txn) {
+        while tid.is_some() && reader.txn_under_way(txn) {
             patience -= 1;
             if patience == 0 {
                 return Err(Again::Changed);
             }
             std::hint::spin_loop();
         }
+        // What was read before its end may have been a step on its way.
+        if !reader.still_current(&seen.witness) {
+            return Err(Again::Changed);
+        }
+        let Some(tid) = tid else { return Ok(false) };
         if !reader.txn_stable(txn) {
             self.txns.push((tid, seen.ts));
         }

@@ -254,3 +254,78 @@ fn readers_never_see_half_of_anything() {
         }
     });
 }
+
+/// What one transaction does in steps is one step to everybody else.
+#[test]
+fn readers_never_see_a_transaction_between_its_own_commands() {
+    let (mut s, stop) = (shard(), AtomicBool::new(false));
+    s.begin_write(Version { ts: 1, seq: 0 });
+    for key in [&b"big0"[..], b"big1"] {
+        for i in 0..600u32 {
+            s.hash_set(key, &[(i.to_string().as_bytes(), b"0")]).unwrap();
+        }
+    }
+    let turn = |s: &mut Shard, n: u64| {
+        let text = n.to_string();
+        s.begin_txn(Version { ts: 1 + n, seq: 0 }, n, &[]);
+        s.delete(b"gone and back");
+        s.set_add(b"gone and back", &[text.as_bytes()]).unwrap();
+        for key in [&b"big0"[..], b"big1"] {
+            s.hash_remove(key, &[b"7"]).unwrap();
+            s.hash_set(key, &[(b"7", text.as_bytes())]).unwrap();
+        }
+        s.end_txn().unwrap()
+    };
+    let first = turn(&mut s, 1);
+    let (mut r, start) = (reader(&[&s]), Barrier::new(2));
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut out = Reply::default();
+            let mut ask = |read: &mut dyn FnMut(&mut Reply) -> std::result::Result<(), Fallback>| {
+                out.truncate(0);
+                read(&mut out).is_ok().then(|| String::from_utf8_lossy(out.bytes()).into_owned())
+            };
+            start.wait();
+            let mut answers = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let exists = ask(&mut |out| r.exists(&[(0, b"gone and back")], out));
+                assert!(exists.is_none_or(|e| e == ":1\r\n"), "a key between its DEL and its SADD");
+                let fields = [&b"big0"[..], b"big1"].map(|key| ask(&mut |out| r.hget(0, key, b"7", out)));
+                answers += fields.iter().flatten().count();
+                let [Some(a), Some(b)] = fields.map(|f| f.map(|f| f.split("\r\n").nth(1).map(str::to_owned)))
+                else {
+                    continue;
+                };
+                let [a, b] = [a, b].map(|f| f.expect("a field between its HDEL and its HSET").parse::<u64>());
+                assert!(b.unwrap() >= a.unwrap(), "the second half was read from before the first");
+            }
+            answers
+        });
+        let _stop = Stop(&stop);
+        start.wait();
+        let mut old = vec![first];
+        for n in 2..60_000 {
+            if looking.is_finished() {
+                break;
+            }
+            old.push(turn(&mut s, n));
+            if n.is_multiple_of(64) {
+                s.bump_epoch();
+                s.bump_epoch();
+                s.forget_txns(&std::mem::take(&mut old));
+                s.tick(1000 + n / 64);
+            }
+        }
+        drop(_stop);
+        assert!(looking.join().unwrap() > 0, "nothing was answered");
+    });
+}
+
+/// Tells the other threads to stop, whatever happens to this one.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,5 +1,10 @@
 //! The owner's part of big collections, and the changes of their items.
-use super::{Shard, chunks::Chunks, order::Order, root::handle_of};
+use super::{
+    Shard,
+    chunks::Chunks,
+    order::Order,
+    root::{expiry, handle_of},
+};
 use crate::{Error, Result, Type};
 use kintsugidb_arena::{Arena, CellView, Kind, NewCell, Ref, Table, hash};
 
@@ -217,9 +222,30 @@ impl Shard {
         if self.memory().used + need > self.memory_limit { Err(Error::OutOfMemory) } else { Ok(()) }
     }
 
-    /// Begins a change of a big collection; readers wait for its end.
-    pub(super) fn begin_change(&mut self, big: Found) {
+    /// Begins a change of a big collection; readers wait for its end. From here on its header is that of the answer.
+    pub(super) fn begin_change(&mut self, h: u64, key: &[u8], mut big: Found) -> Found {
+        if self.txn.is_some() {
+            big = self.sign(h, key, big);
+        }
         self.arena.begin_change(big.header);
+        big
+    }
+
+    /// Within a transaction: gives a big collection a header that names the transaction, so that readers wait for the end of all
+    /// of it, and can tell that they have seen a part. Not if there is no memory at all.
+    #[cold]
+    fn sign(&mut self, h: u64, key: &[u8], big: Found) -> Found {
+        let Ok(record) = self.txn_record() else { return big };
+        let Some(c) = self.root(h, key) else { return big };
+        if c.txn() == record {
+            return big;
+        }
+        let (kind, words, at, value) = (c.kind(), c.words(), expiry(&c), c.value().to_vec());
+        let words = [0, words[COUNT], words[MODIFIED], words[TABLE]];
+        match self.put_root(h, key, kind, &[&value], at, Some(words)) {
+            Ok(()) => self.root(h, key).map_or(big, |c| self.found(&c)),
+            Err(_) => big,
+        }
     }
 
     /// Ends a change that came to nothing.

@@ -101,7 +101,7 @@ impl Shard {
         }
         let (mut added, mut changed) = (0, false);
         let mut result = Ok(());
-        self.begin_change(big);
+        let big = self.begin_change(h, key, big);
         for (field, value) in pairs {
             match self.put_item(big.table, field, value) {
                 Ok((_, new)) => {

@@ -244,7 +244,7 @@ impl Shard {
         big: Found,
         edit: impl FnOnce(&mut Edit<'_>) -> usize,
     ) -> usize {
-        self.begin_change(big);
+        let big = self.begin_change(h, key, big);
         let done = self.bigs.edit_list(big.handle, |l| (edit(&mut Edit::Big(l)), l.len()));
         let (n, count) = done.unwrap_or((0, big.count));
         self.end_change(h, key, big, count);

@@ -93,7 +93,7 @@ impl Shard {
         }
         let (mut added, mut changed) = (0, false);
         let mut result = Ok(());
-        self.begin_change(big);
+        let big = self.begin_change(h, key, big);
         for member in members {
             if self.arena.find(big.table, hash(member), member).is_some() {
                 continue;
@@ -226,7 +226,7 @@ impl Shard {
             return 0;
         }
         let mut n = 0;
-        self.begin_change(big);
+        let big = self.begin_change(h, key, big);
         for name in names {
             if of == Type::Zset {
                 self.unorder(big, name);

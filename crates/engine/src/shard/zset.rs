@@ -123,7 +123,7 @@ impl Shard {
         &mut self,
         h: u64,
         key: &[u8],
-        big: Found,
+        mut big: Found,
         pairs: &[(f64, &[u8])],
         f: &mut dyn FnMut(ZAdded),
     ) -> Result<()> {
@@ -141,7 +141,7 @@ impl Shard {
                 continue;
             }
             if !open {
-                self.begin_change(big);
+                big = self.begin_change(h, key, big);
                 open = true;
             }
             if old.is_some() {
