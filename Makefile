@@ -5,7 +5,8 @@
 #   make test     everything that must hold: format, lints, Rust tests, Redis's own suite, end-to-end tests
 #
 # The end-to-end tests need redis-cli, Python 3 with venv, and (for one of them) Go; Redis's own
-# suite needs redis-server, tcl, dpkg-dev and a Debian mirror, and is left out where it cannot be had;
+# suite needs redis-server, tcl, dpkg-dev and a Debian mirror, and is left out where it cannot be had; so are the
+# tests on an RDMA device (tests/softroce), which need QEMU, a Debian kernel, and the user's part of ibverbs;
 # `.ci/run` installs what is missing on a Debian-like system and then runs `make test`.
 
 SHELL    := /bin/bash
@@ -17,7 +18,7 @@ PYTEST   := $(VENV)/bin/pytest -c tests/pytest.ini
 SECONDS_PER_SOAK ?= 60
 
 .DEFAULT_GOAL := main
-.PHONY: main build serve test fmt clippy rust-test e2e history differential suite suite-if-there suite-audit soak bench clean help
+.PHONY: main build serve test fmt clippy rust-test e2e history differential suite suite-if-there suite-audit softroce softroce-if-there soak bench clean help
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,7 +35,7 @@ build: ## build the release binary
 serve: build ## build, then serve on 127.0.0.1:6379
 	$(KINTSUGI) serve
 
-test: fmt clippy rust-test build suite-if-there e2e ## everything that must hold
+test: fmt clippy rust-test build suite-if-there softroce-if-there e2e ## everything that must hold
 
 fmt:
 	$(CARGO) fmt --all -- --check
@@ -65,6 +66,12 @@ suite-if-there: build
 
 suite-audit: build ## the same, and what expected-missing.txt lists must fail
 	tests/redis-suite/run --audit
+
+softroce: ## real verbs, in guests with Soft-RoCE under QEMU
+	tests/softroce/check
+
+softroce-if-there:
+	tests/softroce/check --optional
 
 bench: build ## the benchmarks, each with its baseline in the same run
 	$(KINTSUGI) bench redis
