@@ -11,6 +11,9 @@ pub enum Error {
     /// A key or a value of 4 GiB or more, or a region that does not fit in the address space.
     #[error("larger than the layout can hold")]
     TooLarge,
+    /// A file that was handed over as a region is none, is of another layout, or could shrink under its readers.
+    #[error("the file is not a region that can be read safely")]
+    Foreign,
     /// The system refused a region.
     #[error("cannot create the region: {0}")]
     System(#[from] std::io::Error),

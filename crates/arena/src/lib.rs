@@ -60,5 +60,11 @@ pub fn hash_seed() -> u64 {
 /// The hash of a key: XXH3, 64 bits, with the seed that stands in the superblock.
 #[inline]
 pub fn hash(key: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(key, SEED.load(Ordering::Relaxed))
+    hash_with(SEED.load(Ordering::Relaxed), key)
+}
+
+/// The same with the seed of a region that another process has made ([`Reader::seed`]).
+#[inline]
+pub fn hash_with(seed: u64, key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
 }

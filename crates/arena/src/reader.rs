@@ -237,6 +237,21 @@ impl Reader {
         Ok(Reader::new(Arc::new(region)))
     }
 
+    /// A reader of a region that another process has made and handed over ([`Reader::file`]). The file is mapped for reading.
+    ///
+    /// # Errors
+    /// [`crate::Error::Foreign`] if the file could become shorter under the reader, or is not a region of this layout.
+    #[cfg(not(loom))]
+    pub fn map(file: std::os::fd::BorrowedFd<'_>, bytes: u64) -> Result<Reader, crate::Error> {
+        let reader = Reader::new(Arc::new(Region::map(file, bytes)?));
+        if reader.understands() { Ok(reader) } else { Err(crate::Error::Foreign) }
+    }
+
+    /// The file of the region and its length, to be handed to a process that reads it. `None`: it has none.
+    pub fn file(&self) -> Option<(std::os::fd::BorrowedFd<'_>, u64)> {
+        Some((self.region.fd()?, self.region.len()))
+    }
+
     /// A copy of the region's bytes, word by word. An image of a region that is being written is torn, as any read is.
     pub fn image(&self) -> Vec<u8> {
         let words = self.region.words(0, (self.region.len() / 8) as usize);
@@ -247,6 +262,11 @@ impl Reader {
     pub fn understands(&self) -> bool {
         let head = |at| self.region.try_words(at, 1).map_or(0, |w| w[0].load(Ordering::Acquire));
         head(superblock::MAGIC_AT) == MAGIC && head(superblock::VERSION_AT) as u32 == LAYOUT_VERSION
+    }
+
+    /// The seed of the hash that the index was built with.
+    pub fn seed(&self) -> u64 {
+        self.region.try_words(superblock::SEED_AT, 1).map_or(0, |w| w[0].load(Ordering::Relaxed))
     }
 
     /// Reads a key: its value is appended to `out`. `None` = absent.

@@ -97,6 +97,28 @@ impl Region {
         Ok(Region { base, bytes, backing: Backing::Memfd(fd) })
     }
 
+    /// Maps the file of another process's region, for reading only.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] if it is no file in memory of at least this length that is sealed against shrinking: a read behind its end
+    /// would be a SIGBUS.
+    pub fn map(fd: BorrowedFd<'_>, bytes: u64) -> Result<Region, Error> {
+        use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let length = usize::try_from(bytes).map_err(|_| Error::TooLarge)?;
+        let sealed = fcntl_get_seals(fd).is_ok_and(|s| s.contains(SealFlags::SHRINK));
+        let there = u64::try_from(fstat(fd)?.st_size).unwrap_or(0);
+        if !sealed || bytes == 0 || bytes > there || !bytes.is_multiple_of(8) {
+            return Err(Error::Foreign);
+        }
+        let fd = fd.try_clone_to_owned().map_err(|_| Error::Foreign)?;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping at an address that the kernel picks, of a file that cannot become shorter.
+        let base = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, flags, &fd, 0)? };
+        let base = NonNull::new(base.cast()).ok_or(Error::OutOfMemory)?;
+        Ok(Region { base, bytes, backing: Backing::Memfd(fd) })
+    }
+
     /// A region on the heap, for Miri and for tests.
     pub fn heap(bytes: u64) -> Result<Region, Error> {
         let layout = Region::heap_layout(bytes)?;
@@ -119,7 +141,8 @@ impl Region {
             return None;
         }
         // SAFETY: in bounds and aligned (the base is page-aligned), the memory lives as long as `self`, was zeroed by the
-        // kernel or the allocator, and any bits are a valid `AtomicU64`. Nobody accesses it but through atomics or, for
+        // kernel or the allocator, and any bits are a valid `AtomicU64`. A region of another process is mapped for reading, and
+        // only an `Arena`, which has made its region itself, stores. Nobody accesses it but through atomics or, for
         // reading while nobody writes, through `bytes`.
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset as usize / 8), count) })
     }

@@ -28,7 +28,9 @@ pub use error::Error;
 pub use execute::{execute, resolve};
 pub use glob::{glob_match, glob_match_ignore_case};
 pub use history::{AtSnapshot, Gone};
-pub use kintsugidb_arena::{Config, Reader, hash as fingerprint, set_hash_seed};
+pub use kintsugidb_arena::{
+    Config, Reader, hash as fingerprint, hash_with as fingerprint_with, set_hash_seed,
+};
 pub use onesided::{Counters, Fallback, Point, PointReader, Siblings, bloom_bits};
 pub use shard::{
     Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Shard, TxnHandle, TxnRecord, Version, ZAdded,

@@ -20,7 +20,7 @@
 //! from each transaction that changes its items.
 //!
 //! A key whose time has come is absent, by the reader's clock.
-use crate::{fingerprint, shard};
+use crate::{fingerprint_with, shard};
 use kintsugidb_arena::{Answer, Busy, Get, Kind, Reader, Seen, Table, read_many};
 use kintsugidb_wire::Reply;
 
@@ -79,6 +79,7 @@ pub struct PointReader {
     /// The time that expiry is judged by, in milliseconds since the Unix epoch. The caller keeps it current.
     pub now_ms: u64,
     readers: Box<[Reader]>,
+    seed: u64,
     siblings: Siblings,
     counters: Counters,
     clock: u64,
@@ -116,10 +117,14 @@ type Attempt<T> = std::result::Result<T, Again>;
 
 impl PointReader {
     /// Reads the regions of these shards, in the order of their numbers.
+    ///
+    /// Keys are hashed with the seed that stands in the first of them: all are of one server, which may be another process.
     pub fn new(readers: impl Into<Box<[Reader]>>, siblings: Siblings) -> Self {
+        let readers = readers.into();
         Self {
             now_ms: 0,
-            readers: readers.into(),
+            seed: readers.first().map_or(0, Reader::seed),
+            readers,
             siblings,
             counters: Counters::default(),
             clock: 0,
@@ -188,7 +193,8 @@ impl PointReader {
 
     /// The root cell of one key: its value in the buffer, or nothing.
     fn root(&mut self, shard: usize, key: &[u8]) -> Attempt<Option<Seen>> {
-        let seen = self.readers[shard].read(Table::ROOT, fingerprint(key), key, &mut self.buf)?;
+        let seen =
+            self.readers[shard].read(Table::ROOT, fingerprint_with(self.seed, key), key, &mut self.buf)?;
         match &seen {
             Some(seen) => self.note(shard, seen)?,
             None => return Ok(None),
@@ -245,7 +251,7 @@ impl PointReader {
         for keys in keys.chunks(WIDTH) {
             let mut gets = [(0, 0, &[][..]); WIDTH];
             for (to, &(shard, key)) in gets.iter_mut().zip(keys) {
-                *to = (shard, fingerprint(key), key);
+                *to = (shard, fingerprint_with(self.seed, key), key);
             }
             let gets = gets.map(|(shard, hash, key)| Get {
                 reader: &self.readers[shard],

@@ -68,8 +68,21 @@ pub struct Config {
     /// Whether somebody reads shards of one thread at different moments (other threads, processes). If not, a transaction within
     /// one thread needs no metadata.
     pub readers_elsewhere: bool,
+    /// The seed of the keys' fingerprints, where the shards are another process's; `None`: this process's.
+    pub hash_seed: Option<u64>,
     /// Rules to break, for the simulator's canaries.
     pub faults: Faults,
+}
+
+impl Config {
+    /// The fingerprint of a key.
+    #[inline]
+    pub fn fingerprint(&self, key: &[u8]) -> u64 {
+        match self.hash_seed {
+            Some(seed) => kintsugidb_engine::fingerprint_with(seed, key),
+            None => kintsugidb_engine::fingerprint(key),
+        }
+    }
 }
 
 impl Default for Config {
@@ -88,6 +101,7 @@ impl Default for Config {
             max_queue: 1 << 16,
             max_proofs: 4096,
             readers_elsewhere: true,
+            hash_seed: None,
             faults: Faults::default(),
         }
     }

@@ -18,6 +18,7 @@ pub mod participant;
 mod session;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
+pub mod wire;
 
 pub use clock::{EPOCH_US, Hlc, MAX_COORDINATORS, MAX_SHARDS, NODE_BITS, ShardId, TxnId};
 pub use config::{Config, Fault, Faults, Isolation};

@@ -270,6 +270,8 @@ pub enum Refusal {
     Aborted,
     /// The shard's limits are reached.
     Busy,
+    /// The shard has no memory left for what it writes.
+    Full,
 }
 
 /// How a transaction stands at a participant (rule 25).

@@ -1,6 +1,6 @@
 //! Items of collections, packed or big.
 use super::{Again, Attempt, PointReader};
-use crate::{Error, Result, Type, fingerprint, packed, shard};
+use crate::{Error, Result, Type, fingerprint_with, packed, shard};
 use kintsugidb_arena::{Seen, Table};
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ impl PointReader {
         let change = reader.seqlock_begin(&root).ok_or(Again::Changed)?;
         let table = Table::from_raw(root.words[shard::TABLE]);
         for name in names {
-            let item = reader.read(table, fingerprint(name), name, &mut self.buf)?;
+            let item = reader.read(table, fingerprint_with(self.seed, name), name, &mut self.buf)?;
             let found = item.map(|i| {
                 let score = self.buf[i.value.clone()].first_chunk().map_or(0.0, |b| f64::from_le_bytes(*b));
                 Item { value: i.value, score }

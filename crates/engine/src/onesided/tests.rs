@@ -1,6 +1,6 @@
 //! Readers against an owner who changes everything, and each command against the one that the owner runs.
 use super::*;
-use crate::{Expire, ListEnd, Shard, Version, execute};
+use crate::{Expire, ListEnd, Shard, Version, execute, fingerprint};
 use kintsugidb_arena::Config;
 use kintsugidb_wire::Proto;
 use std::sync::{

@@ -56,6 +56,8 @@ pub enum Outcome {
 pub const TRY_AGAIN: &str = "TRYAGAIN too many transactions compete for these keys; nothing was done";
 /// A limit was reached.
 pub const BUSY: &str = "TRYAGAIN the shard holds as many transactions as it may; nothing was done";
+/// A shard has used up its memory.
+pub const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// Rule 26.
 pub const OUTCOME_UNKNOWN: &str = "ERR the transaction took too long, its outcome is unknown";
 /// The replies were forgotten before the coordinator asked for them.
@@ -226,6 +228,7 @@ impl Transaction {
                 self.phase = Phase::Done;
                 match (replies, refused) {
                     (_, Some(Refusal::Changed)) => Some(self.nil(session)),
+                    (_, Some(Refusal::Full)) => Some(self.error(session, FULL)),
                     (_, Some(_)) => Some(self.error(session, BUSY)),
                     (None, None) => Some(self.nil(session)),
                     (Some(replies), None) => {

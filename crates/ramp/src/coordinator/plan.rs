@@ -8,7 +8,7 @@ use crate::{
     Config, Isolation, ShardId,
     message::{Key, Lock, Op, Watch, What, Work},
 };
-use kintsugidb_engine::{Class, Command, Route, fingerprint};
+use kintsugidb_engine::{Class, Command, Route};
 use kintsugidb_wire::{OwnedArgs, Proto, slot};
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -71,12 +71,12 @@ impl Plan {
     }
 
     /// Has a watched key checked, and kept from changing until the end.
-    fn add_watch(&mut self, shard: ShardId, watch: Watch, proto: Proto) {
+    fn add_watch(&mut self, config: &Config, shard: ShardId, watch: Watch, proto: Proto) {
         let work = self.writes.entry(shard).or_default();
         work.proto = proto;
         match work.keys.iter_mut().find(|(k, _)| k.bytes == watch.key) {
             Some((_, lock)) => *lock = lock.and(Lock::Shared),
-            None => work.keys.push((key(&watch.key), Lock::Shared)),
+            None => work.keys.push((key(config, &watch.key), Lock::Shared)),
         }
         work.watches.push(watch);
     }
@@ -89,8 +89,8 @@ struct Builder<'a> {
     one_shard: bool,
 }
 
-fn key(bytes: &[u8]) -> Key {
-    Key { bytes: bytes.into(), fingerprint: fingerprint(bytes) }
+fn key(config: &Config, bytes: &[u8]) -> Key {
+    Key { bytes: bytes.into(), fingerprint: config.fingerprint(bytes) }
 }
 
 /// The keys of a command, each once.
@@ -133,7 +133,7 @@ pub(crate) fn plan(
     fps.dedup();
     b.plan.read_keys = fps.into();
     for (shard, watch) in watched {
-        b.plan.add_watch(*shard, watch.clone(), proto);
+        b.plan.add_watch(config, *shard, watch.clone(), proto);
     }
     b.plan
 }
@@ -201,7 +201,7 @@ impl Builder<'_> {
         reads.ops.push(op);
         for k in keys {
             if !reads.keys.iter().any(|o| &*o.bytes == *k) {
-                reads.keys.push(key(k));
+                reads.keys.push(key(self.config, k));
             }
         }
     }
@@ -212,7 +212,7 @@ impl Builder<'_> {
         let keys = &mut self.plan.writes.entry(shard).or_default().keys;
         match keys.iter_mut().find(|(o, _)| &*o.bytes == k) {
             Some((_, had)) => *had = had.and(lock),
-            None => keys.push((key(k), lock)),
+            None => keys.push((key(self.config, k), lock)),
         }
     }
 

@@ -10,7 +10,6 @@ use crate::{
     Fault, TxnId,
     message::{Body, Op, Outbox, Proof, Read, ReadAnswer, Seen, TxnInfo},
 };
-use kintsugidb_engine::fingerprint;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -111,8 +110,8 @@ impl ReadState {
 }
 
 /// The reads that concern a key which one of these transactions may have written.
-fn concerned(reads: &super::plan::Reads, infos: &[Arc<TxnInfo>]) -> Vec<Op> {
-    let hit = |key: &&[u8]| infos.iter().any(|i| i.siblings.may_hold(fingerprint(key)));
+fn concerned(config: &crate::Config, reads: &super::plan::Reads, infos: &[Arc<TxnInfo>]) -> Vec<Op> {
+    let hit = |key: &&[u8]| infos.iter().any(|i| i.siblings.may_hold(config.fingerprint(key)));
     reads.ops.iter().filter(|op| op.what.keys().iter().any(hit)).cloned().collect()
 }
 
@@ -238,7 +237,7 @@ impl Transaction {
         }
         for (shard, proofs) in need {
             let infos: Vec<_> = proofs.iter().map(|p| self.read.seen[&p.txn].info.clone()).collect();
-            let ops = concerned(&self.plan.reads[&shard], &infos);
+            let ops = concerned(&co.config, &self.plan.reads[&shard], &infos);
             let Some(at) = self.read.shards.get_mut(&shard) else { continue };
             at.included.extend(proofs.iter().map(|p| p.txn));
             at.with.extend(proofs);

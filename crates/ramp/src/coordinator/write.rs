@@ -1,7 +1,7 @@
 //! Writing at several shards (PROTOCOL rules 3, 7 to 10), and reserving first where a command has to look before it writes.
 use super::{
-    BUSY, Coordinator, Isolation, OUTCOME_UNKNOWN, Outcome, Phase, Request, Session, ShardId, TRY_AGAIN,
-    Transaction, finish::run, plan::keys_of,
+    BUSY, Coordinator, FULL, Isolation, OUTCOME_UNKNOWN, Outcome, Phase, Request, Session, ShardId,
+    TRY_AGAIN, Transaction, finish::run, plan::keys_of,
 };
 use crate::{
     Fault, TxnId,
@@ -316,6 +316,7 @@ impl Transaction {
             Refusal::Changed => Some(self.nil(session)),
             Refusal::Horizon => Some(self.error(session, OUTCOME_UNKNOWN)),
             Refusal::Busy => Some(self.error(session, BUSY)),
+            Refusal::Full => Some(self.error(session, FULL)),
         }
     }
 
