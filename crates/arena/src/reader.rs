@@ -41,40 +41,81 @@ pub struct Reader {
     pub(crate) region: Arc<Region>,
 }
 
-/// What a read found.
+/// What a read found. Kept small: it is written and moved for each read.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// What the cell holds.
-    pub kind: Kind,
     /// Commit timestamp.
     pub ts: u64,
-    /// Second half of the version order.
-    pub seq: u32,
+    /// The cell and its generation.
+    pub cell: Ref,
     /// Expiry in milliseconds of the Unix epoch; 0 = none.
     pub expire_at_ms: u64,
     /// The record of the multi-key transaction that wrote this version.
     pub txn: Option<Ref>,
-    /// The cell and its generation.
-    pub cell: Ref,
-    /// Length of the value in bytes, copied or not.
-    pub value_len: usize,
-    /// Where the value is in the output; empty for a peek.
+    /// Where the value is in the output. After a peek nothing is there, but it is as long as the value.
     pub value: Range<usize>,
-    /// The mutable words; zeros if it has none.
-    pub words: [u64; 4],
-    /// Proof to be asked later whether this is still so.
-    pub witness: Witness,
+    /// Only big collections have them.
+    words: Option<Box<[u64; 4]>>,
+    table: Table,
+    flushes: u32,
+    /// Second half of the version order.
+    pub seq: u32,
+    /// What the cell holds.
+    pub kind: Kind,
 }
 
-const _: () = assert!(size_of::<Seen>() <= 128, "larger ones are moved by calls");
+const _: () = assert!(size_of::<Answer>() <= 80, "larger ones are moved by calls");
 
-/// An answer: what is there, if anything, and the proof.
+impl Seen {
+    /// The mutable words; zeros if it has none.
+    pub fn words(&self) -> [u64; 4] {
+        self.words.as_ref().map_or([0; 4], |words| **words)
+    }
+
+    /// Proof to be asked later whether this is still so.
+    #[inline]
+    pub fn witness(&self) -> Witness {
+        let (table, flushes) = (self.table, self.flushes);
+        Witness { table, place: self.cell.to_raw(), bucket: 0, changes: 0, flushes, which: 0 }
+    }
+}
+
+/// An answer: what is there, or the proof that nothing is.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    /// `None`: the key is absent.
-    pub seen: Option<Seen>,
+pub enum Answer {
+    /// The key is there.
+    Present(Seen),
+    /// The key is absent.
+    Absent(Witness),
+}
+
+impl Answer {
+    /// What is there.
+    #[inline]
+    pub fn seen(&self) -> Option<&Seen> {
+        match self {
+            Answer::Present(seen) => Some(seen),
+            Answer::Absent(_) => None,
+        }
+    }
+
+    /// What is there.
+    #[inline]
+    pub fn into_seen(self) -> Option<Seen> {
+        match self {
+            Answer::Present(seen) => Some(seen),
+            Answer::Absent(_) => None,
+        }
+    }
+
     /// For [`Reader::still_current`].
-    pub witness: Witness,
+    #[inline]
+    pub fn witness(&self) -> Witness {
+        match self {
+            Answer::Present(seen) => seen.witness(),
+            Answer::Absent(witness) => *witness,
+        }
+    }
 }
 
 /// What [`Reader::still_current`] needs to know about a read.
@@ -114,7 +155,7 @@ struct Extensions {
     expire_at_ms: u64,
     seq: u32,
     txn: Option<Ref>,
-    words: [u64; 4],
+    words: Option<Box<[u64; 4]>>,
 }
 
 /// The fence between the loads of a cell and the second looks.
@@ -172,10 +213,9 @@ impl Extensions {
             expire_at_ms: load(flag::EXPIRE).unwrap_or(0),
             seq: load(flag::SEQ).unwrap_or(0) as u32,
             txn: load(flag::TXN).map(Ref::from_raw),
-            words: match shape.extension(flag::WORDS) {
-                Some(at) => std::array::from_fn(|i| words[at + i].load(Ordering::Acquire)),
-                None => [0; 4],
-            },
+            words: shape
+                .extension(flag::WORDS)
+                .map(|at| Box::new(std::array::from_fn(|i| words[at + i].load(Ordering::Acquire)))),
         }
     }
 }
@@ -183,19 +223,17 @@ impl Extensions {
 impl Quick {
     #[inline(always)]
     fn seen(&self, table: Table, start: usize) -> Seen {
-        let cell = Ref::new(self.offset, self.w0 & SEQ_MASK);
-        let flushes = self.flushes;
         Seen {
-            kind: Kind::from_u8((self.w0 >> 24) as u8).unwrap_or(Kind::Tombstone),
             ts: self.ts,
-            seq: 0,
+            cell: Ref::new(self.offset, self.w0 & SEQ_MASK),
             expire_at_ms: 0,
             txn: None,
-            cell,
-            value_len: self.value_len,
             value: start..start + self.value_len,
-            words: [0; 4],
-            witness: Witness { table, place: cell.to_raw(), bucket: 0, changes: 0, flushes, which: 0 },
+            words: None,
+            table,
+            flushes: self.flushes,
+            seq: 0,
+            kind: Kind::from_u8((self.w0 >> 24) as u8).unwrap_or(Kind::Tombstone),
         }
     }
 }
@@ -207,11 +245,8 @@ impl Hit {
     }
     fn answer(self, table: Table, start: usize) -> Answer {
         match self.absent {
-            Some(witness) => Answer { seen: None, witness },
-            None => {
-                let seen = self.seen(table, start);
-                Answer { witness: seen.witness, seen: Some(seen) }
-            }
+            Some(witness) => Answer::Absent(witness),
+            None => Answer::Present(self.seen(table, start)),
         }
     }
 }
@@ -288,8 +323,7 @@ impl Reader {
     pub fn read_witnessed(&self, t: Table, hash: u64, key: &[u8], out: &mut Vec<u8>) -> Result<Answer, Busy> {
         let start = out.len();
         if let Some(quick) = self.quick::<true>(t, hash, key, out) {
-            let seen = quick.seen(t, start);
-            return Ok(Answer { witness: seen.witness, seen: Some(seen) });
+            return Ok(Answer::Present(quick.seen(t, start)));
         }
         Ok(self.look_up::<true>(t, hash, key, out)?.answer(t, start))
     }
@@ -298,19 +332,15 @@ impl Reader {
     #[inline]
     pub fn peek(&self, t: Table, hash: u64, key: &[u8]) -> Result<Option<Seen>, Busy> {
         if let Some(quick) = self.quick::<false>(t, hash, key, &mut Vec::new()) {
-            return Ok(Some(Seen { value: 0..0, ..quick.seen(t, 0) }));
+            return Ok(Some(quick.seen(t, 0)));
         }
-        self.peek_witnessed(t, hash, key).map(|answer| answer.seen)
+        self.peek_witnessed(t, hash, key).map(Answer::into_seen)
     }
 
     /// Like [`Reader::peek`], with the proof for an absent key, too.
     #[inline]
     pub fn peek_witnessed(&self, t: Table, hash: u64, key: &[u8]) -> Result<Answer, Busy> {
-        let mut answer = self.look_up::<false>(t, hash, key, &mut Vec::new())?.answer(t, 0);
-        if let Some(seen) = &mut answer.seen {
-            seen.value = 0..0;
-        }
-        Ok(answer)
+        Ok(self.look_up::<false>(t, hash, key, &mut Vec::new())?.answer(t, 0))
     }
 
     #[inline(never)]
@@ -748,7 +778,7 @@ impl Reader {
     #[inline]
     pub fn seqlock_validate(&self, header: &Seen, change: u64) -> bool {
         fence(Ordering::Acquire);
-        self.word(header, 0) == change && self.still_current(&header.witness)
+        self.word(header, 0) == change && self.still_current(&header.witness())
     }
 
     /// Entries in a table, by the owner's count.

@@ -146,7 +146,7 @@ fn a_cached_cell_and_the_index_agree() {
         let reads = move || {
             if get(&reader, b"k") == Some(Some(2)) {
                 assert!(
-                    !reader.still_current(&cached.witness),
+                    !reader.still_current(&cached.witness()),
                     "the index has the successor, the cell does not know"
                 );
             }
@@ -164,7 +164,7 @@ fn a_cached_cell_and_the_index_agree() {
         };
         let reads = move || {
             if get(&reader, b"k") == Some(None) {
-                assert!(!reader.still_current(&cached.witness), "the key is gone, the cell does not know");
+                assert!(!reader.still_current(&cached.witness()), "the key is gone, the cell does not know");
             }
         };
         race(main, arena, owner, reads);
@@ -188,10 +188,13 @@ fn an_absent_key_that_is_made_does_not_stay_absent() {
             let k = reader.read_witnessed(Table::ROOT, hash(b"k"), b"k", &mut out);
             let j = reader.read_witnessed(Table::ROOT, hash(b"j"), b"j", &mut out);
             if let (Ok(k), Ok(j)) = (k, j)
-                && reader.still_current(&k.witness)
-                && reader.still_current(&j.witness)
+                && reader.still_current(&k.witness())
+                && reader.still_current(&j.witness())
             {
-                assert!(k.seen.is_some() || j.seen.is_some_and(|j| j.ts == 1), "two turns in one snapshot");
+                assert!(
+                    k.seen().is_some() || j.seen().is_some_and(|j| j.ts == 1),
+                    "two turns in one snapshot"
+                );
             }
         };
         race(main, arena, owner, reads);

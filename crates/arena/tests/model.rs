@@ -88,12 +88,12 @@ fn compare(arena: &Arena, t: Table, model: &BTreeMap<Vec<u8>, Version>) {
         let seen =
             reader.read(t, hash(key), key, &mut out).unwrap().expect("a reader finds what the owner has");
         assert_eq!(
-            (&out[seen.value.clone()], seen.ts, seen.expire_at_ms, seen.seq, seen.words),
+            (&out[seen.value.clone()], seen.ts, seen.expire_at_ms, seen.seq, seen.words()),
             (&v.value[..], v.ts, v.expire, v.seq, v.words)
         );
-        assert!(reader.still_current(&seen.witness));
+        assert!(reader.still_current(&seen.witness()));
         let peek = reader.peek(t, hash(key), key).unwrap().unwrap();
-        assert_eq!((peek.cell, peek.value_len), (view.cell(), v.value.len()));
+        assert_eq!((peek.cell, peek.value.len()), (view.cell(), v.value.len()));
     }
     let keys: Vec<_> = model.keys().collect();
     let gets: Vec<_> =
@@ -102,7 +102,7 @@ fn compare(arena: &Arena, t: Table, model: &BTreeMap<Vec<u8>, Version>) {
     out.clear();
     read_many(&gets, &mut out, &mut answers);
     for (v, answer) in model.values().zip(answers) {
-        assert_eq!(out[answer.unwrap().seen.unwrap().value], v.value[..]);
+        assert_eq!(out[answer.unwrap().into_seen().unwrap().value], v.value[..]);
     }
     let mut visited = BTreeSet::new();
     arena.for_each(t, &mut |view| assert!(visited.insert(view.key().to_vec()), "visited twice"));
@@ -110,7 +110,7 @@ fn compare(arena: &Arena, t: Table, model: &BTreeMap<Vec<u8>, Version>) {
     for key in (5000..5020).map(key_bytes) {
         assert!(arena.find(t, hash(&key), &key).is_none());
         let answer = reader.read_witnessed(t, hash(&key), &key, &mut out).unwrap();
-        assert!(answer.seen.is_none() && reader.still_current(&answer.witness));
+        assert!(answer.seen().is_none() && reader.still_current(&answer.witness()));
     }
 }
 
@@ -285,7 +285,7 @@ fn a_witness_no_longer_holds_after_any_change_of_its_key() {
     let reader = arena.reader();
     let v = Version { value: vec![1], ts: 1, expire: 0, seq: 0, words: [0; 4] };
     let look = |reader: &kintsugidb_arena::Reader| {
-        reader.read_witnessed(Table::ROOT, hash(b"k"), b"k", &mut Vec::new()).unwrap().witness
+        reader.read_witnessed(Table::ROOT, hash(b"k"), b"k", &mut Vec::new()).unwrap().witness()
     };
     let absent = look(&reader);
     publish(&mut arena, Table::ROOT, b"k", &v).unwrap();
@@ -324,7 +324,7 @@ fn a_big_collection_is_read_whole_or_not_at_all() {
     };
     let cell = arena.publish(Table::ROOT, hash(b"h"), &header).unwrap();
     let seen = reader.peek(Table::ROOT, hash(b"h"), b"h").unwrap().unwrap();
-    assert_eq!((seen.kind, seen.words[1], seen.cell), (Kind::BigHash, table.to_raw(), cell));
+    assert_eq!((seen.kind, seen.words()[1], seen.cell), (Kind::BigHash, table.to_raw(), cell));
     let change = reader.seqlock_begin(&seen).unwrap();
     assert!(reader.seqlock_validate(&seen, change));
     arena.begin_change(cell);
@@ -362,7 +362,7 @@ fn large_values_come_and_go_and_their_pages_with_them() {
             .unwrap();
         let mut out = Vec::new();
         let seen = arena.reader().read(Table::ROOT, hash(b"k"), b"k", &mut out).unwrap().unwrap();
-        assert_eq!(seen.value_len, value.len() + 3);
+        assert_eq!(seen.value.len(), value.len() + 3);
         assert!(out.starts_with(&value) && out.ends_with(b"end"));
         arena.tick(u64::from(round));
         arena.check().unwrap();

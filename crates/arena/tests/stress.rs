@@ -114,7 +114,7 @@ fn run(plan: Plan) {
                         match answer {
                             Ok(answer) => {
                                 let high = registers[k].begun.load(Ordering::Acquire);
-                                let seen = answer.seen.as_ref().map(|s| (s.ts, &out[s.value.clone()]));
+                                let seen = answer.seen().map(|s| (s.ts, &out[s.value.clone()]));
                                 judge(k, low, high, &mut last[k], seen);
                             }
                             Err(_) => drop(busy.fetch_add(1, Ordering::Relaxed)),
@@ -228,8 +228,8 @@ fn a_double_collect_never_sees_two_turns() {
                         .map_while(|name| reader.read_witnessed(Table::ROOT, hash(name), name, &mut out).ok())
                         .collect();
                     out.clear();
-                    if answers.len() == 3 && answers.iter().all(|a| reader.still_current(&a.witness)) {
-                        let turns: Vec<_> = answers.iter().map(|a| a.seen.as_ref().map(|s| s.ts)).collect();
+                    if answers.len() == 3 && answers.iter().all(|a| reader.still_current(&a.witness())) {
+                        let turns: Vec<_> = answers.iter().map(|a| a.seen().map(|s| s.ts)).collect();
                         let (last, middle, first) = (turns[0], turns[1], turns[2]);
                         // Between two stores of one turn: key 0 is at most one ahead of key 2, never behind.
                         let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));

@@ -208,7 +208,7 @@ impl PointReader {
 
     /// The timestamp of a root cell's last change.
     fn ts_of(seen: &Seen) -> u64 {
-        if shard::is_big(seen.kind) { seen.words[shard::MODIFIED].max(seen.ts) } else { seen.ts }
+        if shard::is_big(seen.kind) { seen.words()[shard::MODIFIED].max(seen.ts) } else { seen.ts }
     }
 
     /// Takes note of what was read; again, if its transaction is still being written. The words of the transaction's record are
@@ -228,7 +228,7 @@ impl PointReader {
             std::hint::spin_loop();
         }
         // What was read before its end may have been a step on its way.
-        if !reader.still_current(&seen.witness) {
+        if !reader.still_current(&seen.witness()) {
             return Err(Again::Changed);
         }
         let Some(tid) = tid else { return Ok(false) };
@@ -264,7 +264,7 @@ impl PointReader {
             read_many(gets, &mut self.buf, &mut self.answers);
             for ((answer, &(shard, _)), get) in self.answers[first..].iter().zip(keys).zip(gets) {
                 let Ok(answer) = answer else { return Err(Again::Changed) };
-                let ts = answer.seen.as_ref().map_or(0, Self::ts_of);
+                let ts = answer.seen().map_or(0, Self::ts_of);
                 self.cells.push(Cell { shard, hash: get.hash, ts });
             }
         }
@@ -279,7 +279,7 @@ impl PointReader {
         let mut fractured = false;
         for (i, answer) in answers.iter().flatten().enumerate() {
             let cell = self.cells[i];
-            let Some(seen) = &answer.seen else { continue };
+            let Some(seen) = answer.seen() else { continue };
             if self.note(cell.shard, seen)? {
                 let half = |other: &Cell| {
                     other.shard != cell.shard && other.ts < seen.ts && self.may_hold(other.hash)
@@ -288,7 +288,7 @@ impl PointReader {
             }
         }
         let mut all = self.cells.iter().zip(answers.iter().flatten());
-        let current = |(c, a): (&Cell, &Answer)| self.readers[c.shard].still_current(&a.witness);
+        let current = |(c, a): (&Cell, &Answer)| self.readers[c.shard].still_current(&a.witness());
         if answers.len() > self.epochs.len() && !all.all(current) {
             return Err(Again::Changed);
         }

@@ -57,8 +57,8 @@ pub fn exercise(bytes: &[u8]) {
             reader.len(table);
             let _ = reader.peek(table, hash(key), key);
             let Ok(answer) = reader.read_witnessed(table, hash(key), key, &mut out) else { continue };
-            reader.still_current(&answer.witness);
-            let Some(seen) = answer.seen else { continue };
+            reader.still_current(&answer.witness());
+            let Some(seen) = answer.into_seen() else { continue };
             assert!(seen.value.end <= out.len() && out.len() <= bytes.len());
             reader.word(&seen, 1);
             reader.checksum_holds(seen.cell);
@@ -66,7 +66,7 @@ pub fn exercise(bytes: &[u8]) {
                 reader.seqlock_validate(&seen, change);
             }
             seen.txn.map(|record| reader.txn_record(record, &mut siblings));
-            let nested = Table::from_raw(seen.words[1]);
+            let nested = Table::from_raw(seen.words()[1]);
             let _ = reader.read(nested, hash(key), key, &mut out);
         }
     }

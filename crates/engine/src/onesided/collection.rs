@@ -50,7 +50,7 @@ impl PointReader {
         }
         let reader = &self.readers[shard];
         let change = reader.seqlock_begin(&root).ok_or(Again::Changed)?;
-        let table = Table::from_raw(root.words[shard::TABLE]);
+        let table = Table::from_raw(root.words()[shard::TABLE]);
         for name in names {
             let item = reader.read(table, fingerprint_with(self.seed, name), name, &mut self.buf)?;
             let found = item.map(|i| {

@@ -131,7 +131,7 @@ impl PointReader {
     pub fn strlen(&mut self, shard: usize, key: &[u8], out: &mut Reply) -> Result<(), Fallback> {
         self.attempts(out, |r, out| {
             let seen = r.collection(shard, key, Type::String)?;
-            Ok(seen.map(|seen| out.int(seen.map_or(0, |s| s.value_len) as i64)))
+            Ok(seen.map(|seen| out.int(seen.map_or(0, |s| s.value.len()) as i64)))
         })
     }
 
@@ -141,7 +141,7 @@ impl PointReader {
             r.roots(keys)?;
             out.array(keys.len());
             for answer in r.answers.iter().flatten() {
-                let string = answer.seen.as_ref().filter(|s| r.is_live(s));
+                let string = answer.seen().filter(|s| r.is_live(s));
                 match string.filter(|s| shard::type_of(s.kind) == Some(Type::String)) {
                     Some(seen) => out.bulk(&r.buf[seen.value.clone()]),
                     None => out.null(),
@@ -155,7 +155,7 @@ impl PointReader {
     pub fn exists(&mut self, keys: &[(usize, &[u8])], out: &mut Reply) -> Result<(), Fallback> {
         self.attempts(out, |r, out| {
             r.roots(keys)?;
-            let live = |a: &&Answer| a.seen.as_ref().is_some_and(|s| r.is_live(s));
+            let live = |a: &&Answer| a.seen().is_some_and(|s| r.is_live(s));
             out.int(r.answers.iter().flatten().filter(live).count() as i64);
             Ok(Ok(()))
         })
