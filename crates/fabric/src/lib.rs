@@ -1,0 +1,82 @@
+//! The transport layer: registered regions, one-sided reads and writes, messages and completions, behind one trait with honest
+//! capabilities.
+//!
+//! | fabric | carries | one-sided |
+//! | --- | --- | --- |
+//! | `shm` | files in memory, mapped by the peer, passed over a Unix socket | truly |
+//! | `tcp` | framed messages | emulated by an agent thread of the target |
+//! | `sim` | a deterministic, seeded simulation | as configured |
+//!
+//! Set-up ([`listen`], [`connect`]: who may come in, what is handed out) is apart from the data path ([`Connection`]).
+//!
+//! ```
+//! use kintsugidb_fabric::{*, handshake::Hello};
+//! use std::sync::Arc;
+//! let region = Arc::new(Mapping::create(4096)?);
+//! region.store_bytes(0, b"Kintsugi")?;
+//! region.seal_future_writes()?;
+//! let path = std::env::temp_dir().join(format!("kintsugi-doc-{}.sock", std::process::id()));
+//! let mut listener = listen(&Address::Shm(path.clone()), &ListenOptions::default())?;
+//! let client = std::thread::spawn(move || connect(&Address::Shm(path), &ConnectOptions::default()));
+//! let mut gate = |_: &Hello, _: &Peer| {
+//!     let exports = vec![Export { id: 7, access: Access::Read, memory: region.clone() }];
+//!     Ok(Grant { exports, info: Vec::new() })
+//! };
+//! let server = loop {
+//!     if let Some(accepted) = listener.accept(&mut gate)? { break accepted }
+//! };
+//! let mut client = client.join().unwrap()?.connection;
+//! let buffer = client.register(64)?;
+//! client.read(7, 0, buffer.span(0, 8), 1)?;
+//! let mut done = Vec::new();
+//! while client.poll(&mut done)? == 0 {}
+//! let mut bytes = [0; 8];
+//! buffer.memory().load_bytes(0, &mut bytes)?;
+//! assert_eq!(&bytes, b"Kintsugi");
+//! # drop(server);
+//! # Ok::<(), Error>(())
+//! ```
+
+mod sync;
+mod words;
+
+pub mod ring;
+#[cfg(loom)]
+pub use sync::{Safeguard, take_away};
+
+#[cfg(not(loom))]
+mod address;
+#[cfg(not(loom))]
+mod connection;
+#[cfg(not(loom))]
+pub mod handshake;
+#[cfg(not(loom))]
+mod local;
+#[cfg(not(loom))]
+mod memory;
+#[cfg(not(loom))]
+mod net;
+#[cfg(not(loom))]
+mod pending;
+#[cfg(not(loom))]
+mod setup;
+#[cfg(not(loom))]
+mod shm;
+
+#[cfg(not(loom))]
+mod error;
+#[cfg(not(loom))]
+pub mod limits;
+
+#[cfg(not(loom))]
+pub use address::{Address, Fabric};
+#[cfg(not(loom))]
+pub use connection::{Access, Capabilities, Completion, Connection, OneSided, RemoteRegion, Written};
+#[cfg(not(loom))]
+pub use error::{Error, Failure, Refusal, RefusalCode};
+#[cfg(not(loom))]
+pub use memory::{Buffer, Mapping, Span};
+#[cfg(not(loom))]
+pub use setup::{
+    Accepted, ConnectOptions, Connected, Export, Gate, Grant, ListenOptions, Listener, Peer, connect, listen,
+};

@@ -1,0 +1,128 @@
+//! Small things around sockets: deadlines, and calls that never block whatever the peer did to the descriptor's flags.
+
+use crate::{Error, limits};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+fn poll_one(fd: BorrowedFd<'_>, events: PollFlags, limit: Duration) -> Result<bool, Error> {
+    let end = Instant::now().checked_add(limit);
+    loop {
+        let left = end.map_or(limit, |end| end.saturating_duration_since(Instant::now()));
+        let left =
+            Timespec { tv_sec: left.as_secs().min(1 << 30) as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::from_borrowed_fd(fd, events)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            Ok(count) => return Ok(count > 0),
+            Err(errno) => return Err(Error::system("poll")(errno)),
+        }
+    }
+}
+
+/// Sleeps until a descriptor is readable (or its peer gone), at most so long. `false`: the time has passed.
+pub(crate) fn readable(fd: BorrowedFd<'_>, limit: Duration) -> Result<bool, Error> {
+    poll_one(fd, PollFlags::IN, limit)
+}
+
+/// What is left of a set-up's time.
+pub(crate) struct Deadline {
+    end: Instant,
+    limit: Duration,
+    what: &'static str,
+}
+
+impl Deadline {
+    pub fn new(what: &'static str, limit: Duration) -> Deadline {
+        Deadline { end: Instant::now() + limit, limit, what }
+    }
+    pub fn passed(&self) -> bool {
+        Instant::now() >= self.end
+    }
+    fn left(&self) -> Result<Duration, Error> {
+        match self.end.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => {
+                Err(Error::SetUpTimedOut { what: self.what, limit_ms: self.limit.as_millis() as u64 })
+            }
+            left => Ok(left),
+        }
+    }
+    pub fn wait_readable(&self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        while !poll_one(fd, PollFlags::IN, self.left()?)? {}
+        Ok(())
+    }
+    pub fn wait_writable(&self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        while !poll_one(fd, PollFlags::OUT, self.left()?)? {}
+        Ok(())
+    }
+}
+
+/// What a socket had to say.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Bytes(usize),
+    Nothing,
+    /// The peer has closed its end, or died.
+    End,
+}
+
+/// Receives what is there, without blocking.
+pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Heard, Error> {
+    loop {
+        return match rustix::net::recv(&fd, &mut *into, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Ok(Heard::End),
+            Ok((count, _)) => Ok(Heard::Bytes(count)),
+            Err(Errno::AGAIN) => Ok(Heard::Nothing),
+            Err(Errno::INTR) => continue,
+            Err(
+                Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH,
+            ) => Ok(Heard::End),
+            Err(errno) => Err(Error::system("recv")(errno)),
+        };
+    }
+}
+
+/// Sends as much as fits, without blocking. `None`: the peer is gone.
+pub(crate) fn send(fd: impl AsFd, bytes: &[u8]) -> Result<Option<usize>, Error> {
+    loop {
+        return match rustix::net::send(&fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(count) => Ok(Some(count)),
+            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(Some(0)),
+            Err(Errno::INTR) => continue,
+            Err(
+                Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH,
+            ) => Ok(None),
+            Err(errno) => Err(Error::system("send")(errno)),
+        };
+    }
+}
+
+/// Sends all of it within a deadline.
+pub(crate) fn send_all(fd: impl AsFd, mut bytes: &[u8], deadline: &Deadline) -> Result<(), Error> {
+    while !bytes.is_empty() {
+        match send(&fd, bytes)? {
+            None => return Err(Error::PeerDead),
+            Some(0) => deadline.wait_writable(fd.as_fd())?,
+            Some(count) => bytes = &bytes[count..],
+        }
+    }
+    Ok(())
+}
+
+/// A number that a peer cannot guess.
+pub(crate) fn secret() -> Result<u64, Error> {
+    let mut bytes = [0; 8];
+    let mut have = 0;
+    while have < bytes.len() {
+        match rustix::rand::getrandom(&mut bytes[have..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => have += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::system("getrandom")(errno)),
+        }
+    }
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// The room that a handshake is received in.
+pub(crate) const CHUNK: usize = limits::HELLO_BYTES;

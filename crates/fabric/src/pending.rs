@@ -1,0 +1,125 @@
+//! Handshakes under way at a listening socket: sockets that have connected and not said all of their first frame. Bounded in number,
+//! bytes and time, so that strangers cost nothing else.
+
+use crate::handshake::First;
+use crate::net::Deadline;
+use crate::{Error, Refusal, RefusalCode, limits};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+struct Stranger {
+    fd: OwnedFd,
+    said: Vec<u8>,
+    deadline: Deadline,
+}
+
+/// A stranger's first frame, and what came behind it.
+pub(crate) struct Heard {
+    pub fd: OwnedFd,
+    pub first: First,
+    pub rest: Vec<u8>,
+}
+
+/// A listening socket with its strangers.
+pub(crate) struct Waiting {
+    listener: OwnedFd,
+    epoll: OwnedFd,
+    strangers: VecDeque<Stranger>,
+    limit: Duration,
+}
+
+/// Tells a peer why it is turned away, if it still listens.
+pub(crate) fn refuse(fd: BorrowedFd<'_>, error: &Error) {
+    let refusal = match error {
+        Error::Refused(refusal) => refusal.clone(),
+        Error::Protocol(reason) => Refusal { code: RefusalCode::Malformed, reason: (*reason).to_owned() },
+        other => Refusal { code: RefusalCode::Internal, reason: other.to_string() },
+    };
+    let _ = crate::net::send(fd, &refusal.encode());
+}
+
+impl Waiting {
+    /// For a non-blocking listening socket.
+    pub fn new(listener: OwnedFd, limit: Duration) -> Result<Waiting, Error> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create"))?;
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&epoll, &listener, data, epoll::EventFlags::IN).map_err(Error::system("epoll_ctl"))?;
+        Ok(Waiting { listener, epoll, strangers: VecDeque::new(), limit })
+    }
+
+    /// Readable when there is something to do.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// The listening socket.
+    #[allow(dead_code)]
+    pub fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Accepts who has connected.
+    pub fn admit_newcomers(&mut self) -> Result<(), Error> {
+        loop {
+            match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(fd) if self.strangers.len() >= limits::PENDING => {
+                    let reason = "too many handshakes under way".to_owned();
+                    refuse(fd.as_fd(), &Error::Refused(Refusal { code: RefusalCode::Busy, reason }));
+                }
+                Ok(fd) => {
+                    let data = epoll::EventData::new_u64(1);
+                    epoll::add(&self.epoll, &fd, data, epoll::EventFlags::IN)
+                        .map_err(Error::system("epoll_ctl"))?;
+                    let deadline = Deadline::new("the handshake", self.limit);
+                    self.strangers.push_back(Stranger { fd, said: Vec::new(), deadline });
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
+                // No descriptors left: those who wait in the queue wait longer.
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => return Ok(()),
+                Err(errno) => return Err(Error::system("accept")(errno)),
+            }
+        }
+    }
+
+    /// The next stranger that has said all of its first frame. Those that talk nonsense, hang up or take too long are dropped.
+    pub fn next(&mut self) -> Result<Option<Heard>, Error> {
+        for _ in 0..self.strangers.len() {
+            let Some(mut stranger) = self.strangers.pop_front() else { break };
+            match listen_to(&mut stranger) {
+                Ok(Some((first, used))) => {
+                    let _ = epoll::delete(&self.epoll, &stranger.fd);
+                    let rest = stranger.said.split_off(used);
+                    return Ok(Some(Heard { fd: stranger.fd, first, rest }));
+                }
+                Ok(None) if stranger.deadline.passed() => {
+                    let reason = "the handshake took too long".to_owned();
+                    let refusal = Refusal { code: RefusalCode::Busy, reason };
+                    refuse(stranger.fd.as_fd(), &Error::Refused(refusal));
+                }
+                Ok(None) => self.strangers.push_back(stranger),
+                Err(Error::PeerDead) => {}
+                Err(error) => refuse(stranger.fd.as_fd(), &error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn listen_to(stranger: &mut Stranger) -> Result<Option<(First, usize)>, Error> {
+    let mut chunk = [0; crate::net::CHUNK];
+    loop {
+        if let Some(first) = First::decode(&stranger.said)? {
+            return Ok(Some(first));
+        }
+        match crate::net::receive(&stranger.fd, &mut chunk)? {
+            crate::net::Heard::Bytes(count) => stranger.said.extend_from_slice(&chunk[..count]),
+            crate::net::Heard::Nothing => return Ok(None),
+            crate::net::Heard::End => return Err(Error::PeerDead),
+        }
+    }
+}

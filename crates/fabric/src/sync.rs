@@ -1,0 +1,44 @@
+//! The atomics of the build: the machine's, or those of the model checker; and what a model may take away.
+
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// What a ring's correctness rests on. The models run once with all of them and once without each, which they must catch.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(not(loom), allow(dead_code))]
+pub enum Safeguard {
+    /// The indicators are stored with release ordering.
+    ReleaseIndicators,
+    /// The indicators are loaded with acquire ordering.
+    AcquireIndicators,
+    /// A record is cleared before its place is given back.
+    ClearFirst,
+    /// The fence between a message and the look at whether its receiver sleeps.
+    SenderFence,
+    /// The fence between the flag of who goes to sleep and the last look at the ring.
+    SleeperFence,
+}
+
+/// Whether a safeguard is in place: always, outside of models.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) const fn kept(_: Safeguard) -> bool {
+    true
+}
+
+#[cfg(loom)]
+static MISSING: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(u64::MAX);
+
+#[cfg(loom)]
+pub(crate) fn kept(safeguard: Safeguard) -> bool {
+    MISSING.load(std::sync::atomic::Ordering::Relaxed) != safeguard as u64
+}
+
+/// Takes one safeguard away from this process, or none: for canaries.
+#[cfg(loom)]
+pub fn take_away(safeguard: Option<Safeguard>) {
+    MISSING.store(safeguard.map_or(u64::MAX, |s| s as u64), std::sync::atomic::Ordering::Relaxed);
+}

@@ -1,0 +1,116 @@
+//! How a pair of connections comes about.
+
+use kintsugidb_fabric::handshake::Hello;
+use kintsugidb_fabric::{
+    Accepted, Access, Address, ConnectOptions, Connected, Error, Export, Fabric, Grant, ListenOptions,
+    Listener, Mapping, Peer, Refusal, RefusalCode, connect, listen,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// The region that the pair's listening side exports for reading, and the one for writing too.
+pub const READ: u32 = 3;
+pub const WRITE: u32 = 4;
+pub const REGION_BYTES: u64 = 1 << 20;
+pub const PASSWORD: &[u8] = b"gold";
+
+pub struct World {
+    pub fabric: Fabric,
+    pub ring_bytes: usize,
+}
+
+pub struct Pair {
+    pub client: Connected,
+    pub server: Accepted,
+    pub read: Arc<Mapping>,
+    pub write: Arc<Mapping>,
+    pub _listener: Box<dyn Listener>,
+}
+
+pub fn options() -> ConnectOptions {
+    ConnectOptions { password: PASSWORD.to_vec(), handshake: Duration::from_secs(30), ..Default::default() }
+}
+
+pub fn gate(exports: Vec<Export>) -> impl FnMut(&Hello, &Peer) -> Result<Grant, Refusal> {
+    move |hello: &Hello, _: &Peer| {
+        if hello.user != b"default" || hello.password != PASSWORD {
+            let reason = "wrong user or password".to_owned();
+            return Err(Refusal { code: RefusalCode::Authentication, reason });
+        }
+        Ok(Grant { exports: exports.clone(), info: b"shards: 2".to_vec() })
+    }
+}
+
+impl World {
+    pub fn new(fabric: Fabric) -> World {
+        World { fabric, ring_bytes: 16 << 10 }
+    }
+
+    pub fn address(&self) -> Address {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("kf-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        match self.fabric {
+            Fabric::Shm => Address::Shm(std::env::temp_dir().join(name + ".sock")),
+            Fabric::Tcp => Address::Tcp("127.0.0.1:0".to_owned()),
+            Fabric::Verbs => Address::Verbs("127.0.0.1:0".to_owned()),
+            Fabric::Rdma => Address::Rdma("127.0.0.1:0".to_owned()),
+            Fabric::Sim => Address::Sim(name),
+        }
+    }
+
+    pub fn listen(&self) -> Box<dyn Listener> {
+        let options = ListenOptions {
+            ring_bytes: self.ring_bytes,
+            handshake: Duration::from_secs(30),
+            ..Default::default()
+        };
+        listen(&self.address(), &options).unwrap()
+    }
+
+    pub fn exports() -> (Vec<Export>, Arc<Mapping>, Arc<Mapping>) {
+        let read = Arc::new(Mapping::create(REGION_BYTES).unwrap());
+        read.seal_future_writes().unwrap();
+        let write = Arc::new(Mapping::create(REGION_BYTES).unwrap());
+        let exports = vec![
+            Export { id: READ, access: Access::Read, memory: read.clone() },
+            Export { id: WRITE, access: Access::ReadWrite, memory: write.clone() },
+        ];
+        (exports, read, write)
+    }
+
+    /// A connected pair in this process.
+    pub fn pair(&self) -> Pair {
+        let (exports, read, write) = World::exports();
+        let mut listener = self.listen();
+        let address = listener.address();
+        let client = std::thread::spawn(move || connect(&address, &options()));
+        let server = accept(&mut *listener, exports);
+        let client = client.join().unwrap().unwrap();
+        Pair { client, server, read, write, _listener: listener }
+    }
+}
+
+/// Waits for a connection.
+pub fn accept(listener: &mut dyn Listener, exports: Vec<Export>) -> Accepted {
+    let mut gate = gate(exports);
+    loop {
+        if let Some(accepted) = listener.accept(&mut gate).unwrap() {
+            return accepted;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What comes of connecting with these options, while a listener admits by the gate.
+pub fn try_connect(world: &World, options: ConnectOptions) -> Result<Connected, Error> {
+    let mut listener = world.listen();
+    let address = listener.address();
+    let client = std::thread::spawn(move || connect(&address, &options));
+    let mut gate = gate(Vec::new());
+    while !client.is_finished() {
+        let _ = listener.accept(&mut gate).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    client.join().unwrap()
+}
