@@ -62,6 +62,8 @@ mod pending;
 mod setup;
 #[cfg(not(loom))]
 mod shm;
+#[cfg(not(loom))]
+mod tcp;
 
 #[cfg(not(loom))]
 mod error;

@@ -34,3 +34,4 @@ macro_rules! all {
 }
 
 all!(shm, World::new(Fabric::Shm));
+all!(tcp, World::new(Fabric::Tcp));
