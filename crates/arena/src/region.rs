@@ -16,6 +16,8 @@ pub(crate) struct Region {
     #[cfg(loom)]
     words: Box<[AtomicU64]>,
     bytes: u64,
+    /// Links that readers have followed.
+    pub(crate) followed: std::sync::atomic::AtomicU64,
     #[cfg(not(loom))]
     backing: Backing,
 }
@@ -40,7 +42,11 @@ unsafe impl Sync for Region {}
 #[cfg(loom)]
 impl Region {
     pub fn heap(bytes: u64) -> Result<Region, Error> {
-        Ok(Region { words: (0..bytes / 8).map(|_| AtomicU64::new(0)).collect(), bytes })
+        Ok(Region {
+            words: (0..bytes / 8).map(|_| AtomicU64::new(0)).collect(),
+            bytes,
+            followed: Default::default(),
+        })
     }
     pub fn words(&self, offset: u64, count: usize) -> &[AtomicU64] {
         &self.words[(offset / 8) as usize..][..count]
@@ -94,7 +100,7 @@ impl Region {
             };
         }
         let base = NonNull::new(base.cast()).ok_or(Error::OutOfMemory)?;
-        Ok(Region { base, bytes, backing: Backing::Memfd(fd) })
+        Ok(Region { base, bytes, followed: Default::default(), backing: Backing::Memfd(fd) })
     }
 
     /// Maps the file of another process's region, for reading only.
@@ -116,7 +122,7 @@ impl Region {
         // SAFETY: a fresh mapping at an address that the kernel picks, of a file that cannot become shorter.
         let base = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, flags, &fd, 0)? };
         let base = NonNull::new(base.cast()).ok_or(Error::OutOfMemory)?;
-        Ok(Region { base, bytes, backing: Backing::Memfd(fd) })
+        Ok(Region { base, bytes, followed: Default::default(), backing: Backing::Memfd(fd) })
     }
 
     /// A region on the heap, for Miri and for tests.
@@ -125,7 +131,7 @@ impl Region {
         // SAFETY: the layout has a size above zero.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         let base = NonNull::new(base.cast()).ok_or(Error::OutOfMemory)?;
-        Ok(Region { base, bytes, backing: Backing::Heap })
+        Ok(Region { base, bytes, followed: Default::default(), backing: Backing::Heap })
     }
 
     fn heap_layout(bytes: u64) -> Result<std::alloc::Layout, Error> {
@@ -307,7 +313,7 @@ pub(crate) fn copy_behind(words: &[AtomicU64], out: &mut Vec<u8>) -> usize {
     #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
     let at = 0;
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    let at = if bytes < 64 {
+    let at = if bytes < 256 {
         0
     } else {
         // SAFETY: reads whole 64-byte pieces of `words` and writes as many bytes into the spare capacity. The loads are

@@ -21,7 +21,7 @@
 //!
 //! A key whose time has come is absent, by the reader's clock.
 use crate::{fingerprint_with, shard};
-use kintsugidb_arena::{Answer, Busy, Get, Kind, Reader, Seen, Table, read_many};
+use kintsugidb_arena::{Answer, Busy, Get, Kind, Reader, Ref, Seen, Table, read_many};
 use kintsugidb_wire::Reply;
 
 mod collection;
@@ -84,6 +84,7 @@ pub struct PointReader {
     counters: Counters,
     clock: u64,
     txns: Vec<(u64, u64)>,
+    records: Vec<(usize, Ref)>,
     buf: Vec<u8>,
     record: Vec<u64>,
     cells: Vec<Cell>,
@@ -129,6 +130,7 @@ impl PointReader {
             counters: Counters::default(),
             clock: 0,
             txns: Vec::new(),
+            records: Vec::new(),
             buf: Vec::new(),
             record: Vec::new(),
             cells: Vec::new(),
@@ -153,6 +155,22 @@ impl PointReader {
         &self.txns
     }
 
+    /// The shard and the record of each of [`PointReader::txns`], for [`PointReader::is_stable`].
+    pub fn records(&self) -> &[(usize, Ref)] {
+        &self.records
+    }
+
+    /// Whether the transaction of this record is known by now to be committed at all its participants.
+    #[inline]
+    pub fn is_stable(&self, shard: usize, record: Ref) -> bool {
+        self.readers.get(shard).is_none_or(|r| r.txn_stable(record))
+    }
+
+    /// Links from superseded versions that were followed so far, by all readers of these regions in this process.
+    pub fn followed(&self) -> u64 {
+        self.readers.iter().map(Reader::followed).sum()
+    }
+
     /// Tries until an attempt succeeds. What it wrote to the reply before is taken back.
     fn attempts(
         &mut self,
@@ -164,6 +182,7 @@ impl PointReader {
         for _ in 0..TRIES {
             self.clock = 0;
             self.txns.clear();
+            self.records.clear();
             self.buf.clear();
             match attempt(self, out) {
                 Ok(done) => {
@@ -234,6 +253,7 @@ impl PointReader {
         let Some(tid) = tid else { return Ok(false) };
         if !reader.txn_stable(txn) {
             self.txns.push((tid, seen.ts));
+            self.records.push((shard, txn));
         }
         Ok(true)
     }

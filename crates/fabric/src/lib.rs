@@ -62,8 +62,6 @@ mod pending;
 mod setup;
 #[cfg(not(loom))]
 mod shm;
-#[cfg(not(loom))]
-mod tcp;
 
 #[cfg(not(loom))]
 mod error;

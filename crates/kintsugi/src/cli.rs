@@ -41,8 +41,12 @@ fn settings(mut command: Command) -> Command {
         let default = (s.show)(&defaults);
         let default = if default.is_empty() { String::new() } else { format!(" [default: {default}]") };
         let help = format!("{}{default}", text.join(" "));
-        command = command
-            .arg(Arg::new(s.name).long(s.name).value_name("VALUE").allow_hyphen_values(true).help(help));
+        command = command.arg(
+            Arg::new(s.name).long(s.name).value_name("VALUE").allow_hyphen_values(true).help(help).action(
+                // One address each; the setting has them all.
+                if s.name == "fabric" { ArgAction::Append } else { ArgAction::Set },
+            ),
+        );
     }
     command
 }
@@ -63,8 +67,9 @@ pub fn config(flags: &ArgMatches) -> Result<Config, String> {
         }
     }
     for s in SETTINGS {
-        if let Some(value) = flags.get_one::<String>(s.name) {
-            config.set(s.name, value).map_err(|why| format!("flag --{why}"))?;
+        if let Some(values) = flags.get_many::<String>(s.name) {
+            let value = values.map(String::as_str).collect::<Vec<_>>().join(" ");
+            config.set(s.name, &value).map_err(|why| format!("flag --{why}"))?;
         }
     }
     Ok(config)

@@ -18,6 +18,7 @@ pub fn run(flags: &ArgMatches) -> Result<(), String> {
     let signals = Signals::new([SIGTERM, SIGINT]).map_err(|e| e.to_string())?;
     let listeners = Listeners::bind(&config).map_err(|e| e.to_string())?;
     let (shards, isolation, socket) = (config.shards, config.isolation.show(), config.unixsocket.clone());
+    let fabric = config.fabric.clone();
     let server = Server::start(config, listeners).map_err(|e| e.to_string())?;
     println!(
         "kintsugi {} serves {shards} shards on {} threads, isolation {isolation}",
@@ -25,13 +26,16 @@ pub fn run(flags: &ArgMatches) -> Result<(), String> {
         server.thread_count()
     );
     if server.addresses().is_empty() {
-        return Err("there is nothing to listen on: set port or unixsocket".into());
+        return Err("there is nothing to listen on: set port, unixsocket or fabric".into());
     }
     for address in server.addresses() {
         println!("  listening on {address}");
     }
     if let Some(port) = server.tcp_port() {
         println!("  connect:  redis-cli -p {port}");
+    }
+    for address in fabric.split_whitespace() {
+        println!("  native clients:  kintsugidb_client::Client::connect({address:?})");
     }
     if !socket.is_empty() {
         println!("  connect:  redis-cli -s {socket}");

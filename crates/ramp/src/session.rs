@@ -74,6 +74,29 @@ impl Session {
         true
     }
 
+    /// Takes over what another session of the same client carries. False if that would be more than `most`.
+    pub fn carry(&mut self, proofs: &[Proof], shards: u16, most: usize) -> bool {
+        for proof in proofs {
+            if !self.carried.iter().any(|c| c.proof.txn == proof.txn) {
+                if self.carried.len() >= most {
+                    return false;
+                }
+                self.carried.push(Carried { proof: *proof, left: (0..shards).collect() });
+            }
+        }
+        true
+    }
+
+    /// Everything that it carries, for another session of the same client.
+    pub fn proofs(&self) -> Vec<Proof> {
+        self.carried.iter().map(|c| c.proof).collect()
+    }
+
+    /// A transaction is known to be committed by all its participants: nobody has to be told.
+    pub fn settle(&mut self, txn: TxnId) {
+        self.carried.retain(|c| c.proof.txn != txn);
+    }
+
     /// Whether there is anything that messages have to carry.
     pub fn has_proofs(&self) -> bool {
         !self.carried.is_empty()

@@ -3,6 +3,7 @@ use crate::{
     clients::ClientCard,
     conn::Conn,
     letter::Letter,
+    native::Io,
     worker::{LISTENER, Worker},
 };
 use rustix::{
@@ -31,10 +32,21 @@ impl Worker {
                 self.poller.remove(fd)?;
             }
         }
+        for (i, fabric) in self.listeners.fabrics.iter().enumerate() {
+            if on {
+                self.poller.add_level(fabric.fd(), self.fabric_token(i))?;
+            } else {
+                self.poller.remove(fabric.fd())?;
+            }
+        }
         Ok(())
     }
 
     pub fn accept(&mut self, listener: usize) {
+        let sockets = self.listeners.tcp.len() + usize::from(self.listeners.unix.is_some());
+        if listener >= sockets {
+            return self.accept_native(listener - sockets);
+        }
         for _ in 0..64 {
             let is_unix = listener >= self.listeners.tcp.len();
             let flags = net::SocketFlags::NONBLOCK | net::SocketFlags::CLOEXEC;
@@ -122,7 +134,7 @@ impl Worker {
         }
         self.shared.clients.add(card.clone());
         self.conns.live += 1;
-        self.conns.put(Box::new(Conn::new(fd, token, self.outboxes.len(), card)));
+        self.conns.put(Box::new(Conn::new(Io::Socket(fd), token, self.outboxes.len(), card)));
         self.with_conn(token, Self::work);
     }
 }

@@ -139,6 +139,11 @@ settings! {
     "port" port: u16 = 6379, false;
     /// The path of a Unix socket to listen on; empty for none.
     "unixsocket" unixsocket: String = String::new(), false;
+    /// Where native clients connect, one address or several with blanks between them: `shm:/run/kintsugi.sock` for processes
+    /// of this host, which then read the data from shared memory; `tcp:127.0.0.1:7400`. Empty for none.
+    "fabric" fabric: String = String::new(), false;
+    /// Microseconds for which a thread goes on polling a native connection that has fallen silent, before it sleeps.
+    "fabric-spin-us" fabric_spin_us: u64 = 50, true;
     /// Shards: partitions of the key space, each owned by one thread. A key's shard is its hash slot
     /// (as in Redis Cluster, {tags} included) modulo this number. 1 to 512.
     "shards" shards: usize = 16, false;
@@ -197,6 +202,9 @@ impl Config {
     pub fn check(&self) -> Result<(), String> {
         if !(1..=usize::from(MAX_SHARDS)).contains(&self.shards) {
             return Err("shards must be between 1 and 512".into());
+        }
+        if !self.fabric.trim().is_empty() && self.shards > kintsugidb_fabric::limits::REGIONS {
+            return Err("shards must be at most 240 where there is a fabric".into());
         }
         if self.threads > 256 {
             return Err("threads must be at most 256".into());

@@ -15,10 +15,10 @@
 //! MULTI. Within one thread they run in the order sent, and each knows what those before it have seen.
 //! Everything else (transactions, commands over several keys or all shards) waits until the queue is empty and
 //! holds up what follows.
-use crate::{clients::ClientCard, mailbox::Token, multi::Multi, txn::Pending};
+use crate::{clients::ClientCard, mailbox::Token, multi::Multi, native::Io, txn::Pending};
 use kintsugidb_ramp::Session;
 use kintsugidb_wire::{Parser, Proto, Reply};
-use rustix::{fd::OwnedFd, io, net};
+use rustix::{io, net};
 use std::{collections::VecDeque, sync::Arc};
 
 /// Replies of a connection that may be outstanding at other threads.
@@ -46,7 +46,7 @@ pub(crate) enum ReplyMode {
 }
 
 pub(crate) struct Conn {
-    pub fd: OwnedFd,
+    pub io: Io,
     pub token: Token,
     pub parser: Parser,
     pub input: Vec<u8>,
@@ -85,9 +85,9 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub fn new(fd: OwnedFd, token: Token, threads: usize, card: Arc<ClientCard>) -> Self {
+    pub fn new(io: Io, token: Token, threads: usize, card: Arc<ClientCard>) -> Self {
         Self {
-            fd,
+            io,
             token,
             parser: Parser::new(),
             input: Vec::new(),
@@ -181,7 +181,11 @@ impl Conn {
 
     /// Bytes of replies that wait here.
     pub fn waiting_bytes(&self) -> usize {
-        self.send.len() - self.sent + self.queued_bytes + self.out.len()
+        let native = match &self.io {
+            Io::Native(native) => native.waiting(),
+            Io::Socket(_) => 0,
+        };
+        self.send.len() - self.sent + self.queued_bytes + self.out.len() + native
     }
 
     /// Whether another request may be looked at now.
@@ -198,8 +202,16 @@ impl Conn {
         if self.queue.is_empty() && !self.out.is_empty() {
             append(&mut self.send, self.out.buffer());
         }
+        let fd = match &mut self.io {
+            Io::Socket(fd) => fd,
+            Io::Native(native) => {
+                let sent = native.flush(&mut self.send, &self.session);
+                self.send.shrink_to(KEEP);
+                return sent.map_err(|_| io::Errno::PIPE);
+            }
+        };
         while self.sent < self.send.len() {
-            match net::send(&self.fd, &self.send[self.sent..], net::SendFlags::NOSIGNAL) {
+            match net::send(&*fd, &self.send[self.sent..], net::SendFlags::NOSIGNAL) {
                 Ok(n) => self.sent += n,
                 Err(io::Errno::AGAIN) => return Ok(false),
                 Err(io::Errno::INTR) => {}

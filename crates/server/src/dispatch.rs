@@ -245,6 +245,7 @@ impl Worker {
     pub fn open(&mut self, from: usize, letter: Letter) {
         match letter {
             Letter::Connection { fd, is_unix } => self.add_connection(fd, is_unix),
+            Letter::Native(accepted) => self.add_native(*accepted),
             Letter::Kill => self.close_killed(),
             Letter::All { token, entry, args } => {
                 let part = crate::all::run_all(&mut self.owner, entry, &args.to_vec());

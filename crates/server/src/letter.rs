@@ -7,6 +7,8 @@ use std::sync::Arc;
 pub(crate) enum Letter {
     /// A new connection, accepted by another thread.
     Connection { fd: OwnedFd, is_unix: bool },
+    /// A native connection, let in by another thread.
+    Native(Box<kintsugidb_fabric::Accepted>),
     /// Look at which connections are to be closed (CLIENT KILL).
     Kill,
     /// Run this on all your shards.

@@ -6,6 +6,7 @@
 //!     conn      a connection: input, replies in order
 //!     dispatch  one request: here, to the owner of its key, or a transaction
 //!     front     commands that need no shard (PING, CLIENT, CONFIG, INFO …)
+//!     native    connections over a fabric, whose clients coordinate transactions themselves
 //!     owner     the shards s with s % T == t
 //!     mailbox   batches of calls, replies and letters to and from other threads
 //! ```
@@ -26,6 +27,7 @@ mod letter;
 mod listen;
 mod mailbox;
 mod multi;
+mod native;
 mod outside;
 mod owner;
 mod poll;
@@ -78,6 +80,12 @@ pub(crate) struct Shared {
     pub full_shards: Vec<AtomicBool>,
     /// Readers of all shards' regions.
     pub readers: Mutex<Vec<Option<kintsugidb_arena::Reader>>>,
+    /// The same as regions that native clients are handed; made when the first one comes.
+    pub exports: Mutex<Vec<kintsugidb_fabric::Export>>,
+    /// Numbers of native clients.
+    pub numbers: native::Numbers,
+    /// Differs from start to start.
+    pub incarnation: u64,
     pub started: Instant,
     pub run_id: String,
     pub addresses: Vec<String>,
@@ -135,6 +143,9 @@ impl Server {
             finished: AtomicUsize::new(0),
             paused_until_ms: AtomicU64::new(0),
             paused_writes_only: AtomicBool::new(false),
+            exports: Mutex::default(),
+            numbers: native::Numbers::new(threads),
+            incarnation: seed,
             started: Instant::now(),
             run_id: format!(
                 "{:040x}",

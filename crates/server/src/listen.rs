@@ -4,6 +4,7 @@
 //! a few busy connections often share a thread then while others idle, it does not exist for Unix
 //! sockets, and a second server of the same user could take the port without an error. Accepting is rare and cheap.
 use crate::Config;
+use kintsugidb_fabric::{Address, ListenOptions, Listener as Fabric, listen};
 use std::{
     io,
     net::TcpListener,
@@ -18,7 +19,13 @@ pub struct Listeners {
     pub tcp: Vec<TcpListener>,
     /// A Unix socket and its path.
     pub unix: Option<(UnixListener, PathBuf)>,
+    /// Fabrics, for native clients.
+    pub fabrics: Vec<Box<dyn Fabric>>,
 }
+
+/// How long a native client may go on reading the regions of a server that is gone, at most; a new server at the same place waits that
+/// long before it takes writes.
+const LEASE: std::time::Duration = std::time::Duration::from_millis(20);
 
 impl Listeners {
     /// Listens where the configuration says.
@@ -39,17 +46,33 @@ impl Listeners {
                 .map_err(|e| io::Error::new(e.kind(), format!("cannot listen at {}: {e}", path.display())))?;
             all.unix = Some((unix, path));
         }
+        all.bind_fabrics(&config.fabric)?;
         Ok(all)
+    }
+
+    /// Listens for native clients at these addresses too, as in the setting `fabric`.
+    pub fn bind_fabrics(&mut self, addresses: &str) -> io::Result<()> {
+        for address in addresses.split_whitespace() {
+            let fail =
+                |e: kintsugidb_fabric::Error| io::Error::other(format!("cannot listen at {address}: {e}"));
+            let at: Address = address.parse().map_err(fail)?;
+            if matches!(&at, Address::Shm(path) if path.exists()) {
+                std::thread::sleep(LEASE);
+            }
+            self.fabrics.push(listen(&at, &ListenOptions::default()).map_err(fail)?);
+        }
+        Ok(())
     }
 
     /// Listens at an address, any port of it if it ends with `:0`.
     pub fn tcp(address: &str) -> io::Result<Self> {
-        Ok(Self { tcp: vec![TcpListener::bind(address)?], unix: None })
+        Ok(Self { tcp: vec![TcpListener::bind(address)?], ..Self::default() })
     }
 
     pub(crate) fn addresses(&self) -> Vec<String> {
         let tcp = self.tcp.iter().filter_map(|l| Some(l.local_addr().ok()?.to_string()));
-        tcp.chain(self.unix.iter().map(|(_, p)| p.display().to_string())).collect()
+        let unix = self.unix.iter().map(|(_, p)| p.display().to_string());
+        tcp.chain(unix).chain(self.fabrics.iter().map(|f| f.address().to_string())).collect()
     }
 
     pub(crate) fn tcp_port(&self) -> u16 {

@@ -29,7 +29,7 @@ pub(crate) fn ramp_config(config: &Config, threads: usize) -> kintsugidb_ramp::C
         isolation: config.isolation,
         window_us: config.window_ms.max(1) * 1000,
         prepared_timeout_us: config.orphan_ms.max(1) * 1000,
-        readers_elsewhere: threads > 1,
+        readers_elsewhere: threads > 1 || !config.fabric.is_empty(),
         // Within a process no message is lost: what is not answered is being worked on, or its thread is gone.
         resend_us: 10_000_000,
         reserved_timeout_us: 10_000_000,

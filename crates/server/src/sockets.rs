@@ -2,6 +2,7 @@
 use crate::{
     conn::Conn,
     mailbox::Token,
+    native::Io,
     slices::recycle,
     worker::{READ_SIZE, Worker},
 };
@@ -19,12 +20,15 @@ impl Worker {
             conn.at = at;
             conn.trim_input();
         }
-        if conn.readable && conn.may_go_on(self.config.output_soft.0 as usize) {
+        if let Io::Native(_) = conn.io {
+            self.work_native(conn);
+        } else if conn.readable && conn.may_go_on(self.config.output_soft.0 as usize) {
             self.read(conn);
         }
     }
 
     pub fn read(&mut self, conn: &mut Conn) {
+        let Io::Socket(fd) = &conn.io else { return };
         let direct = conn.input.is_empty();
         let mut buffer = if direct {
             std::mem::take(&mut self.read_buffer)
@@ -38,7 +42,7 @@ impl Worker {
             std::mem::take(&mut conn.input)
         };
         let room = buffer.capacity() - buffer.len();
-        let n = net::recv(&conn.fd, rustix::buffer::spare_capacity(&mut buffer), net::RecvFlags::DONTWAIT);
+        let n = net::recv(fd, rustix::buffer::spare_capacity(&mut buffer), net::RecvFlags::DONTWAIT);
         let mut at = conn.at;
         match n.map(|(n, _)| n) {
             Ok(0) => {
@@ -137,7 +141,9 @@ impl Worker {
             }
             if conn.writing == all {
                 conn.writing = !all;
-                let _ = self.poller.set_writing(&conn.fd, token.to_u64(), conn.writing);
+                if let Io::Socket(fd) = &conn.io {
+                    let _ = self.poller.set_writing(fd, token.to_u64(), conn.writing);
+                }
             }
             conn.card.waiting_bytes.store(left, Ordering::Relaxed);
             // Room was made: go on with requests that were left unread because of their replies.
@@ -159,7 +165,7 @@ impl Worker {
     pub fn close(&mut self, conn: Box<Conn>) {
         self.shared.clients.remove(conn.card.id);
         let token = conn.token;
-        drop(conn);
+        self.end_native(token, conn.io);
         self.conns.remove(token);
     }
 

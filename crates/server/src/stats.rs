@@ -69,6 +69,8 @@ counters! {
     transactions,
     /// Those of them all of whose shards this thread owns.
     local_transactions,
+    /// Messages of transactions that native clients coordinate.
+    native_messages,
     /// Transactions refused because a watched key changed.
     watch_failures,
     /// As of the last tick: transactions not ended at the participants, ended ones whose metadata are kept, …

@@ -113,10 +113,11 @@ impl Worker {
         }
     }
 
-    fn send(&mut self, from: Node, to: Node, message: Message) {
+    pub fn send(&mut self, from: Node, to: Node, message: Message) {
         let thread = match to {
             Node::Shard(s) => self.thread_of(usize::from(s)),
-            Node::Coordinator { id, .. } => usize::from(id),
+            // A native client's number, too, tells the thread that holds its connection.
+            Node::Coordinator { id, .. } => usize::from(id) % self.outboxes.len(),
         };
         if thread == self.me {
             self.queue.push_back((from, to, message));
@@ -150,7 +151,10 @@ impl Worker {
                     owner.parts[place].handle(from, message, owner.now_us, &mut owner.out);
                     self.route_owned(shard);
                 }
-                Node::Coordinator { request, .. } => self.coordinate(from, request, message),
+                Node::Coordinator { id, request } if usize::from(id) == self.me => {
+                    self.coordinate(from, request, message);
+                }
+                Node::Coordinator { id, request } => self.answer_native(id, request, from, message),
             }));
             if handled.is_err() {
                 self.stats().panics.add(1);

@@ -12,6 +12,7 @@ use crate::{
     exec::Target,
     held::HeldCall,
     mailbox::{Batch, Token},
+    native::Natives,
     now_us,
     owner::{Owner, ramp_config},
     poll::{Event, Poller},
@@ -65,6 +66,7 @@ pub(crate) struct Worker {
     pub accept_paused: bool,
     pub next_thread: usize,
     pub conns: Conns,
+    pub natives: Natives,
     pub outboxes: Vec<Batch>,
     pub inbox: Vec<Batch>,
     pub spare: Vec<Batch>,
@@ -103,6 +105,7 @@ impl Worker {
             accept_paused: true,
             next_thread: 0,
             conns: Conns::default(),
+            natives: Natives::default(),
             outboxes: (0..threads).map(|_| Batch { from: me, ..Batch::default() }).collect(),
             inbox: Vec::new(),
             spare: Vec::new(),
@@ -160,6 +163,7 @@ impl Worker {
             for e in &events {
                 self.event(*e);
             }
+            self.poll_natives();
             self.work_off();
             self.read_mail();
             self.work_off();
@@ -203,7 +207,7 @@ impl Worker {
         let rest = if stopping { rest.min(Duration::from_millis(1)) } else { rest };
         // Transactions that were refused try again soon.
         let rest = if self.transactions.is_empty() { rest } else { rest.min(Duration::from_micros(500)) };
-        let busy = !self.ready.is_empty() || !mailbox.may_sleep();
+        let busy = !self.ready.is_empty() || !self.natives.awake.is_empty() || !mailbox.may_sleep();
         self.poller.wait(if busy { Duration::ZERO } else { rest }, events)?;
         mailbox.awake();
         Ok(())
@@ -257,6 +261,9 @@ impl Worker {
             let _ = self.set_accepting(true);
         }
         self.tick_shards();
+        if self.ticks.is_multiple_of(100) {
+            self.tick_fabrics();
+        }
         if self.ticks.is_multiple_of(100) && self.config.timeout > 0 {
             let limit = self.config.timeout * 1000;
             for token in self.conns.tokens() {

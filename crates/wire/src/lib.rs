@@ -7,7 +7,7 @@ mod slot;
 mod value;
 
 pub use args::OwnedArgs;
-pub use client::Client;
+pub use client::{Client, encode};
 pub use parse::{Limits, Parser, ProtocolError};
 pub use reply::{Proto, Reply, format_double};
 pub use slot::{SLOTS, slot};

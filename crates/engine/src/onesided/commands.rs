@@ -127,6 +127,20 @@ impl PointReader {
         })
     }
 
+    /// The string of a key in place, for callers that need no reply; valid until the next read.
+    #[inline]
+    pub fn string(&mut self, shard: usize, key: &[u8]) -> Result<crate::Result<Option<&[u8]>>, Fallback> {
+        let mut found = None;
+        let mut failed = Ok(());
+        // Empty, so nothing is allocated for it.
+        let mut nothing = Reply::default();
+        self.attempts(&mut nothing, |r, _| {
+            failed = r.collection(shard, key, Type::String)?.map(|seen| found = seen.map(|s| s.value));
+            Ok(Ok(()))
+        })?;
+        Ok(failed.map(|()| found.map(|range| &self.buf[range])))
+    }
+
     /// STRLEN.
     pub fn strlen(&mut self, shard: usize, key: &[u8], out: &mut Reply) -> Result<(), Fallback> {
         self.attempts(out, |r, out| {

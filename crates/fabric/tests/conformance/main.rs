@@ -34,4 +34,3 @@ macro_rules! all {
 }
 
 all!(shm, World::new(Fabric::Shm));
-all!(tcp, World::new(Fabric::Tcp));

@@ -69,6 +69,13 @@ impl Coordinator {
         Self { id, clock: Hlc::coordinator(id), config, shards, next_request: 0, scratch: None }
     }
 
+    /// For a coordinator that follows another one of the same number: its transactions are named, and its requests numbered, above
+    /// this timestamp.
+    pub fn begin_after(&mut self, ts: u64) {
+        self.clock.see(ts);
+        self.next_request = self.next_request.max(ts);
+    }
+
     /// The shard of a key.
     pub fn shard_of(&self, key: &[u8]) -> ShardId {
         shard_of(key, self.shards)
@@ -166,6 +173,11 @@ impl Transaction {
     /// Whether it has ended.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
+    }
+
+    /// Whether it read a second time, because the first time it saw half of another transaction.
+    pub fn had_second_round(&self) -> bool {
+        self.read.is_second()
     }
 
     fn begin(

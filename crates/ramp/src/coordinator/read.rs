@@ -42,6 +42,11 @@ struct AtShard {
 }
 
 impl ReadState {
+    /// Whether a later round than the first has begun.
+    pub fn is_second(&self) -> bool {
+        self.round > 1
+    }
+
     /// When the first message of this attempt was sent.
     pub fn began_us(&self) -> u64 {
         self.began_us

@@ -122,6 +122,7 @@ impl Worker {
                 line("transactions_recent", &self.total(|s| &s.recent));
                 line("reservations_waiting", &self.total(|s| &s.waiting));
                 line("hot_keys", &self.total(|s| &s.hot));
+                line("native_messages", &self.total(|s| &s.native_messages));
                 line("watch_failures", &self.total(|s| &s.watch_failures));
             }
             "cpu" => {

@@ -1,0 +1,295 @@
+//! The client: which way a command goes, and what happens when the connection breaks.
+use crate::{
+    Counters, Error, Mode, Options, Result,
+    link::{Link, TICK},
+    transaction::Transaction,
+};
+use kintsugidb_engine::{Class, Command, Flags, Point, Route, resolve};
+use kintsugidb_fabric::Address;
+use kintsugidb_ramp::{Outcome, Request, shard_of};
+use kintsugidb_wire::{OwnedArgs, Proto, Value, encode};
+use std::time::Instant;
+
+/// A connection to a server, made anew when it breaks.
+pub struct Client {
+    address: Address,
+    options: Options,
+    pub(crate) link: Option<Link>,
+    pub(crate) counters: Counters,
+    /// The incarnation of the server that the last connection was to.
+    incarnation: Option<u64>,
+    encoded: Vec<u8>,
+    pub(crate) shards: Vec<usize>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({}, {:?})", self.address, self.options.mode)
+    }
+}
+
+/// Commands that would change the connection under the client.
+fn not_here(command: &Command) -> Option<&'static str> {
+    matches!(
+        command.name,
+        "multi" | "exec" | "discard" | "watch" | "unwatch" | "hello" | "auth" | "reset" | "quit"
+    )
+    .then_some(command.name)
+}
+
+impl Client {
+    /// Connects to an address like `shm:/run/kintsugi.sock` or `tcp:127.0.0.1:7400`, as the user without a password.
+    ///
+    /// # Errors
+    /// [`Error::Connect`], [`Error::Refused`], [`Error::TimedOut`].
+    pub fn connect(address: &str) -> Result<Self> {
+        Self::connect_with(address, Options::default())
+    }
+
+    /// Connects in the way that the options say.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_with(address: &str, options: Options) -> Result<Self> {
+        let address = address.parse().map_err(Error::Connect)?;
+        let mut client = Self {
+            address,
+            options,
+            link: None,
+            counters: Counters::default(),
+            incarnation: None,
+            encoded: Vec::new(),
+            shards: Vec::new(),
+        };
+        client.link()?;
+        Ok(client)
+    }
+
+    /// The connection, made anew if it broke.
+    #[inline]
+    pub(crate) fn link(&mut self) -> Result<&mut Link> {
+        if self.link.is_none() {
+            self.open()?;
+        }
+        self.link.as_mut().ok_or(Error::Disconnected)
+    }
+
+    #[cold]
+    fn open(&mut self) -> Result<()> {
+        let link = Link::open(&self.address, &self.options)?;
+        self.counters.connects += 1;
+        self.incarnation = Some(link.welcome.incarnation);
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// Puts an operation's result right: after a final error the connection is not used any more.
+    pub(crate) fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
+        if result.as_ref().is_err_and(Error::is_final) {
+            self.absorb_counters();
+            self.link = None;
+        }
+        result
+    }
+
+    /// Takes the counts of a connection's readers over, before they go with it.
+    fn absorb_counters(&mut self) {
+        self.counters = self.counters();
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> Counters {
+        let mut all = self.counters;
+        if let Some(point) = self.link.as_ref().and_then(|l| l.point.as_ref()) {
+            all.retries += point.counters().retries;
+            all.fractures += point.counters().fractures;
+            all.followed += point.followed();
+        }
+        all
+    }
+
+    /// The options that it works by.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Which start of a server it is connected to, or was last.
+    pub fn incarnation(&self) -> Option<u64> {
+        self.incarnation
+    }
+
+    /// Whether it reads the regions itself.
+    pub fn is_one_sided(&self) -> bool {
+        self.link.as_ref().is_some_and(|l| l.point.is_some())
+    }
+
+    /// Runs any command that Redis clients may send, except those that change the connection.
+    ///
+    /// # Errors
+    /// [`Error::Server`] for an error reply, and whatever can happen to a connection. A command that only reads is repeated on a new
+    /// connection if the old one breaks.
+    pub fn command<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Result<Value> {
+        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+        let command = resolve(&args)?;
+        if let Some(name) = not_here(command) {
+            return Err(Error::NotHere(name));
+        }
+        let done = self.run(command, &args);
+        let reads = command.class_of(&args) == Class::Read && !command.flags.has(Flags::WRITE);
+        match done {
+            Err(Error::Disconnected) if reads => self.run(command, &args),
+            done => done,
+        }
+    }
+
+    fn run(&mut self, command: &'static Command, args: &[&[u8]]) -> Result<Value> {
+        let done = self.try_run(command, args);
+        match self.settle(done)? {
+            Value::Error(e) => Err(Error::Server(e)),
+            value => Ok(value),
+        }
+    }
+
+    fn try_run(&mut self, command: &'static Command, args: &[&[u8]]) -> Result<Value> {
+        let several = self.find_shards(command, args)?;
+        if let Some(point) = Point::of(command.name) {
+            if let Some(value) = self.read_one_sided(point, args)? {
+                return Ok(value);
+            }
+        }
+        if several && !matches!(command.route, Route::All | Route::Front) {
+            let requests = vec![Request::Command(command, OwnedArgs::new(args))];
+            return match self.coordinate(requests)? {
+                Outcome::Replies(mut replies) => parse_one(&replies.pop().unwrap_or_default()),
+                Outcome::Nil => Ok(Value::Null),
+                Outcome::Error(e) => Ok(Value::Error(e.into())),
+            };
+        }
+        self.send_command(args)
+    }
+
+    /// The shards of a command's keys; whether there are several.
+    fn find_shards(&mut self, command: &Command, args: &[&[u8]]) -> Result<bool> {
+        let shards = self.link()?.welcome.shards;
+        self.shards.clear();
+        let keys = command.key_indexes(args);
+        self.shards.extend(keys.into_iter().map(|i| usize::from(shard_of(args[i], shards))));
+        Ok(self.shards.windows(2).any(|w| w[0] != w[1]))
+    }
+
+    /// Sends a command as RESP and waits for the reply.
+    pub(crate) fn send_command(&mut self, args: &[&[u8]]) -> Result<Value> {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.clear();
+        encode(args, &mut encoded);
+        let timeout = self.options.timeout;
+        self.counters.commands += 1;
+        let link = self.link()?;
+        link.send_resp(&encoded)?;
+        self.encoded = encoded;
+        let link = self.link()?;
+        let end = Instant::now() + timeout;
+        loop {
+            let parsed = Value::parse(&link.replies[link.replies_at..]);
+            if let Some((value, n)) = parsed.map_err(|e| Error::Protocol(e.to_string()))? {
+                link.replies_at += n;
+                if link.replies_at == link.replies.len() {
+                    link.replies.clear();
+                    link.replies.shrink_to(1 << 20);
+                    link.replies_at = 0;
+                }
+                return Ok(value);
+            }
+            if !link.wait(end.saturating_duration_since(Instant::now()))? {
+                return Err(link.timed_out());
+            }
+        }
+    }
+
+    /// Runs a transaction, as its coordinator.
+    pub(crate) fn coordinate(&mut self, requests: Vec<Request>) -> Result<Outcome> {
+        let (together, timeout) = (self.options.mode != Mode::OneByOne, self.options.timeout);
+        let mut counters = self.counters;
+        let link = self.link()?;
+        let end = Instant::now() + timeout;
+        let mut out = Vec::new();
+        let now_us = link.now_us();
+        let (mut t, mut outcome) =
+            link.coordinator.start(&mut link.session, requests, Proto::Resp2, now_us, &mut out);
+        let request = t.request();
+        counters.transactions += 1;
+        let outcome = loop {
+            if !out.is_empty() {
+                link.send_messages(request, &mut out, together, &mut counters)?;
+            }
+            if let Some(outcome) = outcome {
+                break outcome;
+            }
+            if link.messages.is_empty() {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(link.timed_out());
+                }
+                link.wait(TICK.min(left))?;
+            }
+            let now_us = link.now_us();
+            while let Some((to, shard, message)) = link.messages.pop_front() {
+                // Answers to what is over are late or repeated.
+                if to == request && outcome.is_none() {
+                    counters.messages_received += 1;
+                    outcome = t.on_message(
+                        &mut link.coordinator,
+                        &mut link.session,
+                        shard,
+                        message,
+                        now_us,
+                        &mut out,
+                    );
+                }
+            }
+            if outcome.is_none() && out.is_empty() {
+                outcome = t.on_tick(&mut link.coordinator, &mut link.session, now_us, &mut out);
+            }
+        };
+        counters.second_rounds += u64::from(t.had_second_round());
+        self.counters = counters;
+        Ok(outcome)
+    }
+
+    /// Begins a transaction.
+    pub fn transaction(&mut self) -> Transaction<'_> {
+        Transaction::new(self)
+    }
+
+    /// Watches keys: the next transaction does nothing if one of them has changed until then.
+    ///
+    /// # Errors
+    /// As [`Client::command`].
+    pub fn watch<K: AsRef<[u8]>>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<()> {
+        let requests: Vec<_> = keys.into_iter().map(|k| Request::Watch(k.as_ref().to_vec())).collect();
+        if requests.is_empty() {
+            return Ok(());
+        }
+        let done = self.coordinate(requests);
+        match self.settle(done)? {
+            Outcome::Error(e) => Err(Error::Server(e.into())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets what is watched.
+    pub fn unwatch(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.session.unwatch();
+        }
+    }
+}
+
+/// A whole reply.
+pub(crate) fn parse_one(bytes: &[u8]) -> Result<Value> {
+    match Value::parse(bytes) {
+        Ok(Some((value, _))) => Ok(value),
+        Ok(None) => Err(Error::Protocol("a reply is cut short".into())),
+        Err(e) => Err(Error::Protocol(e.to_string())),
+    }
+}

@@ -1,0 +1,273 @@
+//! One connection: frames out and in, and the state that lives as long as it.
+use crate::{
+    Counters, Error, Mode, Options, Result,
+    lease::{Lease, coarse_ns},
+};
+use kintsugidb_arena::{Reader, Ref};
+use kintsugidb_engine::{PointReader, Siblings, fingerprint};
+use kintsugidb_fabric::{Address, ConnectOptions, Connection, Error as FabricError, connect};
+use kintsugidb_ramp::{
+    Coordinator, EPOCH_US, Isolation, NODE_BITS, Session, ShardId, TxnId,
+    message::{Message, Node, Outbox},
+    wire::frame::{self, Frame, Frames, Welcome},
+};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// How long the oldest of two sleeps may be while a transaction waits to try again.
+pub(crate) const TICK: Duration = Duration::from_micros(500);
+
+/// A connection to a server.
+pub(crate) struct Link {
+    connection: Box<dyn Connection>,
+    frames: Frames,
+    received: Vec<u8>,
+    out: Vec<u8>,
+    spin: Duration,
+    timeout: Duration,
+    /// Replies as RESP, and where the first that was not taken begins.
+    pub replies: Vec<u8>,
+    pub replies_at: usize,
+    /// Messages to transactions: request, shard, message.
+    pub messages: VecDeque<(u64, ShardId, Message)>,
+    pub welcome: Welcome,
+    pub coordinator: Coordinator,
+    pub session: Session,
+    /// Reads of the regions, if they are mapped.
+    pub point: Option<PointReader>,
+    pub lease: Lease,
+    /// Transactions that were read one-sidedly and not known to be stable: where their records are.
+    pub unstable: Vec<(TxnId, usize, Ref)>,
+    /// The server's time, and when it was that.
+    time: (u64, Instant),
+}
+
+/// What one-sided readers take from transaction records.
+fn siblings(isolation: Isolation) -> Siblings {
+    match isolation {
+        Isolation::Fast | Isolation::Locking => Siblings::Keys,
+        Isolation::Hybrid => Siblings::Bloom,
+        Isolation::Small => Siblings::Unsaid,
+        Isolation::None => Siblings::Ignored,
+    }
+}
+
+impl Link {
+    /// Connects and waits for the server's welcome.
+    pub fn open(address: &Address, options: &Options) -> Result<Self> {
+        let how = ConnectOptions {
+            user: options.user.clone().into_bytes(),
+            password: options.password.clone().into_bytes(),
+            handshake: options.timeout,
+            ..ConnectOptions::default()
+        };
+        let tick = coarse_ns();
+        let mut connection = connect(address, &how).map_err(Error::Connect)?.connection;
+        let (mut frames, mut received) = (Frames::default(), Vec::new());
+        let end = Instant::now() + options.timeout;
+        let welcome = loop {
+            let mut met = None;
+            if let Some(body) = frames.next()? {
+                met = Some(Frame::read(body, fingerprint)?);
+            }
+            match met {
+                Some(Frame::Welcome(welcome)) => break welcome,
+                Some(Frame::Refused(why)) => return Err(Error::Refused(why)),
+                Some(_) => return Err(Error::Protocol("the server did not begin with a welcome".into())),
+                None => {}
+            }
+            received.clear();
+            if connection.receive(&mut received)?.is_some() {
+                frames.add(&received);
+            } else {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(Error::TimedOut(options.timeout.as_millis() as u64));
+                }
+                connection.wait(left)?;
+            }
+        };
+        let mut coordinator = Coordinator::new(welcome.coordinator, welcome.shards, welcome.config());
+        coordinator.begin_after(welcome.clock.max(clock_of(welcome.now_us)));
+        let point = if options.mode == Mode::OneSided { map(&*connection, &welcome) } else { None };
+        let mut lease = Lease::default();
+        lease.renew(tick);
+        Ok(Self {
+            connection,
+            frames,
+            received,
+            out: Vec::new(),
+            spin: options.spin,
+            timeout: options.timeout,
+            replies: Vec::new(),
+            replies_at: 0,
+            messages: VecDeque::new(),
+            time: (welcome.now_us, Instant::now()),
+            welcome,
+            coordinator,
+            session: Session::default(),
+            point,
+            lease,
+            unstable: Vec::new(),
+        })
+    }
+
+    /// The server's time, in microseconds since the Unix epoch; monotonic while the connection lasts.
+    pub fn now_us(&self) -> u64 {
+        self.time.0 + self.time.1.elapsed().as_micros() as u64
+    }
+
+    /// Sends a request as RESP. `encoded` is the whole request.
+    pub fn send_resp(&mut self, encoded: &[u8]) -> Result<()> {
+        self.out.clear();
+        frame::put_resp(&mut self.out, self.session.clock(), &self.session.proofs(), encoded);
+        self.send_out()
+    }
+
+    /// Sends messages of a transaction; what was sent as one frame is `together`.
+    pub fn send_messages(
+        &mut self,
+        request: u64,
+        out: &mut Outbox,
+        together: bool,
+        counters: &mut Counters,
+    ) -> Result<()> {
+        counters.messages_sent += out.len() as u64;
+        let to = |(node, message): &(Node, Message)| match node {
+            Node::Shard(shard) => Some((*shard, message.clone())),
+            Node::Coordinator { .. } => None,
+        };
+        let messages: Vec<_> = out.iter().filter_map(to).collect();
+        out.clear();
+        let step = if together { messages.len().max(1) } else { 1 };
+        for some in messages.chunks(step) {
+            self.out.clear();
+            frame::put_ramp(&mut self.out, some.iter().map(|(shard, m)| (request, *shard, m)));
+            self.send_out()?;
+        }
+        Ok(())
+    }
+
+    fn send_out(&mut self) -> Result<()> {
+        let most = self.connection.capabilities().max_message_bytes;
+        let end = Instant::now() + self.timeout;
+        let out = std::mem::take(&mut self.out);
+        let mut at = 0;
+        while at < out.len() {
+            let piece = &out[at..out.len().min(at + most)];
+            match self.connection.send(piece) {
+                Ok(()) => at += piece.len(),
+                Err(FabricError::Full) => {
+                    // The server may be waiting for us to take its replies.
+                    self.take()?;
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(self.timed_out());
+                    }
+                    self.connection.wait(left.min(Duration::from_millis(10)))?;
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.out = out;
+        Ok(())
+    }
+
+    pub fn timed_out(&self) -> Error {
+        Error::TimedOut(self.timeout.as_millis() as u64)
+    }
+
+    /// Takes in what has come; whether there was anything.
+    pub fn take(&mut self) -> Result<bool> {
+        let mut any = false;
+        loop {
+            self.received.clear();
+            if self.connection.receive(&mut self.received)?.is_none() {
+                return Ok(any);
+            }
+            any = true;
+            self.frames.add(&self.received);
+            while let Some(body) = self.frames.next()? {
+                match Frame::read(body, fingerprint)? {
+                    Frame::Resp { clock, proofs, bytes } => {
+                        self.session.see(clock);
+                        self.session.carry(&proofs, self.welcome.shards, usize::MAX);
+                        self.replies.extend_from_slice(bytes);
+                    }
+                    Frame::Ramp(messages) => {
+                        let now = messages.iter().map(|(_, _, m)| time_of(m.clock)).max().unwrap_or(0);
+                        if now > self.now_us() {
+                            self.time = (now, Instant::now());
+                        }
+                        self.messages.extend(messages);
+                    }
+                    Frame::Refused(why) => return Err(Error::Refused(why)),
+                    Frame::Welcome(_) => return Err(Error::Protocol("a second welcome".into())),
+                }
+            }
+        }
+    }
+
+    /// Waits until something has come, polling first; false if `limit` has passed.
+    pub fn wait(&mut self, limit: Duration) -> Result<bool> {
+        let begin = Instant::now();
+        loop {
+            for _ in 0..32 {
+                if self.take()? {
+                    return Ok(true);
+                }
+                std::hint::spin_loop();
+            }
+            let passed = begin.elapsed();
+            if passed >= limit {
+                return Ok(false);
+            }
+            if passed >= self.spin {
+                self.connection.wait(limit - passed)?;
+            }
+        }
+    }
+
+    /// Looks whether the server is alive, if that has to be looked at again.
+    #[inline]
+    pub fn renew_lease(&mut self) -> Result<()> {
+        if self.lease.holds() { Ok(()) } else { self.look() }
+    }
+
+    #[cold]
+    fn look(&mut self) -> Result<()> {
+        let tick = coarse_ns();
+        // Readable: there is a message, or the end.
+        if self.connection.wait(Duration::ZERO)? {
+            self.take()?;
+        }
+        self.lease.renew(tick);
+        Ok(())
+    }
+}
+
+/// Readers of all regions, if the fabric maps them.
+fn map(connection: &dyn Connection, welcome: &Welcome) -> Option<PointReader> {
+    let readers: Option<Vec<Reader>> = (0..u32::from(welcome.shards))
+        .map(|shard| {
+            let memory = connection.direct(shard)?;
+            let reader = Reader::map(memory.fd()?, memory.len()).ok()?;
+            (reader.seed() == welcome.seed).then_some(reader)
+        })
+        .collect();
+    let mut point = PointReader::new(readers?, siblings(welcome.isolation));
+    point.now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+    Some(point)
+}
+
+/// The time of day in a timestamp, in microseconds since the Unix epoch.
+fn time_of(clock: u64) -> u64 {
+    (clock >> (NODE_BITS + 3)) + EPOCH_US
+}
+
+/// A timestamp of that time.
+fn clock_of(now_us: u64) -> u64 {
+    now_us.saturating_sub(EPOCH_US) << (NODE_BITS + 3)
+}

@@ -1,0 +1,183 @@
+//! Reads of the regions, without a message.
+//!
+//! A read is allowed only where the session is in order (PROTOCOL rules 2, 24): it carries no proof for the shard, which the owner might
+//! have to act upon first. A proof goes as soon as its transaction's record says that everybody has committed it; so a little patience
+//! here is a message saved.
+use crate::{Client, Error, Result, client::parse_one, link::Link};
+use kintsugidb_engine::{Point, PointReader};
+use kintsugidb_ramp::{Isolation, ShardId, TxnId, message::Proof, shard_of};
+use kintsugidb_wire::{Proto, Reply, Value};
+
+/// Looks at a transaction's record before a message is sent instead.
+const PATIENCE: usize = 200;
+
+impl Link {
+    /// Whether shards may be read one-sidedly now.
+    #[inline]
+    fn may_read(&mut self, shards: &[usize]) -> bool {
+        !self.session.has_proofs() || self.settle_proofs(shards)
+    }
+
+    #[cold]
+    fn settle_proofs(&mut self, shards: &[usize]) -> bool {
+        let Some(point) = &self.point else { return false };
+        for _ in 0..PATIENCE {
+            let session = &mut self.session;
+            self.unstable.retain(|(txn, shard, record)| {
+                let stable = point.is_stable(*shard, *record);
+                if stable {
+                    session.settle(*txn);
+                }
+                !stable
+            });
+            if shards.iter().all(|s| self.session.proofs_for(*s as ShardId).is_none()) {
+                return true;
+            }
+            if self.unstable.is_empty() {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// Notes what was read. False if it cannot be noted, and has to be read by a message.
+    fn note(&mut self, shards: &[usize]) -> bool {
+        let Some(point) = &self.point else { return false };
+        self.session.see(point.clock());
+        if point.txns().is_empty() {
+            return true;
+        }
+        let first = shards[0];
+        let from = if shards.iter().any(|s| *s != first) { ShardId::MAX } else { first as ShardId };
+        let horizon_us = self.coordinator.config().horizon_us;
+        for (&(txn, c), &(shard, record)) in point.txns().iter().zip(point.records()) {
+            let txn = TxnId(txn);
+            let proof = Proof { txn, c };
+            if !self.session.saw_from_outside(from, proof, self.welcome.shards, horizon_us) {
+                return false;
+            }
+            if !self.unstable.iter().any(|(t, ..)| *t == txn) {
+                self.unstable.push((txn, shard, record));
+            }
+        }
+        true
+    }
+
+    /// Reads by `f` if that is allowed, and if what it read can be believed. `None`: by a message.
+    #[inline]
+    fn one_sided<T>(
+        &mut self,
+        shards: &[usize],
+        f: impl FnOnce(&mut PointReader) -> Option<T>,
+    ) -> Result<Option<T>> {
+        if !self.may_read(shards) {
+            return Ok(None);
+        }
+        let Some(point) = &mut self.point else { return Ok(None) };
+        point.now_ms = crate::lease::coarse_ns() / 1_000_000;
+        let Some(read) = f(point) else { return Ok(None) };
+        if !self.note(shards) {
+            return Ok(None);
+        }
+        self.renew_lease()?;
+        Ok(Some(read))
+    }
+}
+
+impl Client {
+    /// Answers a command from the regions, if it can be: its keys' shards are in `shards`.
+    pub(crate) fn read_one_sided(&mut self, point: Point, args: &[&[u8]]) -> Result<Option<Value>> {
+        let shards = std::mem::take(&mut self.shards);
+        let link = self.link()?;
+        let several = shards.windows(2).any(|w| w[0] != w[1]);
+        let here = link.point.is_some()
+            && !shards.is_empty()
+            && !(several && link.welcome.isolation == Isolation::Locking);
+        let mut reply = Reply::new(Proto::Resp2);
+        let read = if here {
+            link.one_sided(&shards, |r| r.serve(point, args, &shards, &mut reply).ok())
+        } else {
+            Ok(None)
+        };
+        self.shards = shards;
+        self.count(here, matches!(read, Ok(Some(()))));
+        match read? {
+            Some(()) => parse_one(reply.bytes()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn count(&mut self, here: bool, read: bool) {
+        if read {
+            self.counters.one_sided += 1;
+        } else if here {
+            self.counters.fallbacks += 1;
+        }
+    }
+
+    /// GET, into a buffer of the caller's, which is cleared first; whether the key is there. The fastest way to read.
+    ///
+    /// # Errors
+    /// [`Error::Server`] if the key holds no string, and whatever can happen to a connection.
+    #[inline]
+    pub fn get_into(&mut self, key: &[u8], into: &mut Vec<u8>) -> Result<bool> {
+        into.clear();
+        let read = self.get_one_sided(key, into);
+        match read {
+            Ok(Some(found)) => {
+                self.counters.one_sided += 1;
+                found.map_err(|e| Error::Server(e.to_string()))
+            }
+            Ok(None) => self.get_by_message(key, into),
+            Err(e) => {
+                // The server is gone: ask the next one.
+                self.settle::<()>(Err(e)).ok();
+                self.get_by_message(key, into)
+            }
+        }
+    }
+
+    #[inline]
+    fn get_one_sided(
+        &mut self,
+        key: &[u8],
+        into: &mut Vec<u8>,
+    ) -> Result<Option<std::result::Result<bool, kintsugidb_engine::Error>>> {
+        let link = self.link()?;
+        if link.point.is_none() {
+            return Ok(None);
+        }
+        let shard = usize::from(shard_of(key, link.welcome.shards));
+        let found = link.one_sided(&[shard], |r| {
+            let found = r.string(shard, key).ok()?;
+            Some(found.map(|bytes| bytes.map(|b| into.extend_from_slice(b)).is_some()))
+        });
+        if matches!(found, Ok(None)) {
+            self.counters.fallbacks += 1;
+        }
+        found
+    }
+
+    #[cold]
+    fn get_by_message(&mut self, key: &[u8], into: &mut Vec<u8>) -> Result<bool> {
+        into.clear();
+        let again = |c: &mut Self| {
+            let sent = c.send_command(&[b"GET", key]);
+            c.settle(sent)
+        };
+        let value = match again(self) {
+            Err(Error::Disconnected) => again(self)?,
+            done => done?,
+        };
+        match value {
+            Value::Bulk(b) => {
+                into.extend_from_slice(&b);
+                Ok(true)
+            }
+            Value::Null => Ok(false),
+            Value::Error(e) => Err(Error::Server(e)),
+            other => Err(Error::Unexpected(format!("{other:?}"))),
+        }
+    }
+}

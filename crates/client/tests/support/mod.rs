@@ -1,0 +1,71 @@
+//! A server within the test's process, with a fabric.
+#![allow(dead_code)]
+use kintsugidb_client::{Client, Mode, Options};
+use kintsugidb_server::{Config, Listeners, Server};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A running server; stopped when it goes out of scope.
+pub struct Running {
+    server: Option<Server>,
+    pub address: String,
+    pub tcp: String,
+}
+
+/// A path for a socket that no other test uses.
+pub fn path(name: &str) -> std::path::PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let n = COUNT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("kintsugi-{name}-{}-{n}.sock", std::process::id()))
+}
+
+impl Running {
+    /// A server of so many threads and shards.
+    pub fn start(threads: usize, shards: usize, isolation: &str) -> Self {
+        let address = format!("shm:{}", path("client").display());
+        let mut config = Config { threads, shards, fabric: address.clone(), port: 0, ..Config::default() };
+        config.set("isolation", isolation).unwrap();
+        let mut listeners = Listeners::tcp("127.0.0.1:0").unwrap();
+        listeners.bind_fabrics(&config.fabric).unwrap();
+        let server = Server::start(config, listeners).unwrap();
+        let tcp = format!("127.0.0.1:{}", server.tcp_port().unwrap());
+        Self { server: Some(server), address, tcp }
+    }
+
+    /// A client in this mode.
+    pub fn client(&self, mode: Mode) -> Client {
+        Client::connect_with(&self.address, Options { mode, ..Options::default() }).unwrap()
+    }
+
+    /// A RESP connection.
+    pub fn resp(&self) -> kintsugidb_wire::Client {
+        kintsugidb_wire::Client::connect(&self.tcp).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop();
+            assert!(server.join() || std::thread::panicking(), "a thread of the server panicked");
+        }
+    }
+}
+
+/// One line of INFO.
+pub fn info(client: &mut Client, name: &str) -> u64 {
+    let value = client.command(&["INFO", "kintsugi"]).unwrap();
+    let text = String::from_utf8(value.bytes().unwrap().to_vec()).unwrap();
+    let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).expect(name);
+    line.trim().parse().unwrap()
+}
+
+/// Waits until a condition holds.
+pub fn until(what: &str, mut f: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if f() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("in vain: {what}");
+}
