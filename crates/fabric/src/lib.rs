@@ -5,6 +5,8 @@
 //! | --- | --- | --- |
 //! | `shm` | files in memory, mapped by the peer, passed over a Unix socket | truly |
 //! | `tcp` | framed messages | emulated by an agent thread of the target |
+//! | `verbs` | ibverbs, send and receive | emulated by an agent thread of the target |
+//! | `rdma` | ibverbs, RDMA reads and writes | truly |
 //! | `sim` | a deterministic, seeded simulation | as configured |
 //!
 //! Set-up ([`listen`], [`connect`]: who may come in, what is handed out) is apart from the data path ([`Connection`]).
@@ -51,6 +53,8 @@ mod connection;
 #[cfg(not(loom))]
 pub mod handshake;
 #[cfg(not(loom))]
+mod ibv;
+#[cfg(not(loom))]
 mod local;
 #[cfg(not(loom))]
 mod memory;
@@ -58,6 +62,8 @@ mod memory;
 mod net;
 #[cfg(not(loom))]
 mod pending;
+#[cfg(not(loom))]
+mod rdma;
 #[cfg(not(loom))]
 mod setup;
 #[cfg(not(loom))]

@@ -38,3 +38,9 @@ pub const TRANSFER_BYTES: u64 = 16 << 20;
 pub const BUFFER_BYTES: usize = 1 << 30;
 /// How long an emulated operation may take.
 pub const OPERATION: Duration = Duration::from_secs(2);
+/// Records in a ring of `rdma` that the receiver has not consumed, however small they are.
+pub const RDMA_RECORDS: usize = 1024;
+/// Messages, or pieces of them, under way on a queue pair of `verbs`, in each direction.
+pub const VERBS_SLOTS: usize = 32;
+/// Bytes of each of them.
+pub const VERBS_SLOT_BYTES: usize = 16 << 10;

@@ -40,7 +40,7 @@ impl Deadline {
     pub fn passed(&self) -> bool {
         Instant::now() >= self.end
     }
-    fn left(&self) -> Result<Duration, Error> {
+    pub fn left(&self) -> Result<Duration, Error> {
         match self.end.saturating_duration_since(Instant::now()) {
             Duration::ZERO => {
                 Err(Error::SetUpTimedOut { what: self.what, limit_ms: self.limit.as_millis() as u64 })

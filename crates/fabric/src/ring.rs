@@ -36,7 +36,7 @@ pub const LINE: u64 = 8;
 /// Words of a record besides its body.
 const FRAME: u64 = 3;
 const MORE: u64 = 1 << 63;
-const SKIP: u64 = 1 << 62;
+pub(crate) const SKIP: u64 = 1 << 62;
 const SIZE: u64 = u32::MAX as u64;
 
 /// One record, ready to be written.
@@ -215,6 +215,20 @@ impl Sender {
         }
         self.credit = seen;
         Ok(())
+    }
+
+    /// Words ever sent, with what was left out at the ring's end.
+    pub fn sent(&self) -> u64 {
+        self.tail
+    }
+
+    /// Words that the receiver has ever consumed, as it says now.
+    ///
+    /// # Errors
+    /// [`Broken::Credit`].
+    pub fn consumed(&mut self, credit: &AtomicU64) -> Result<u64, Broken> {
+        self.take_credit(credit)?;
+        Ok(self.credit)
     }
 
     /// Whether the receiver has given more credit than this end has taken note of.

@@ -1,7 +1,7 @@
 //! Set-up, apart from the data path: listening, connecting, who may come in and what they are handed.
 
 use crate::handshake::{Hello, Role};
-use crate::{Access, Address, Connection, Error, Fabric, Mapping, Refusal, limits, shm};
+use crate::{Access, Address, Connection, Error, Fabric, Mapping, Refusal, limits, rdma, shm};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,6 +171,7 @@ impl std::fmt::Debug for Connected {
 pub fn connect(address: &Address, options: &ConnectOptions) -> Result<Connected, Error> {
     match address {
         Address::Shm(path) => shm::connect(path, options),
+        Address::Rdma(at) => rdma::connect(Fabric::Rdma, at, options),
         other => Err(unavailable(other.fabric())),
     }
 }
@@ -182,6 +183,7 @@ pub fn connect(address: &Address, options: &ConnectOptions) -> Result<Connected,
 pub fn listen(address: &Address, options: &ListenOptions) -> Result<Box<dyn Listener>, Error> {
     match address {
         Address::Shm(path) => Ok(Box::new(shm::Listener::bind(path, options)?)),
+        Address::Rdma(at) => Ok(Box::new(rdma::Listener::bind(Fabric::Rdma, at, options)?)),
         other => Err(unavailable(other.fabric())),
     }
 }

@@ -10,7 +10,12 @@ macro_rules! suite {
     ($name:ident, $world:expr, $($test:ident)*) => {
         mod $name {
             use super::*;
-            $(#[test] fn $test() { suite::$test(&$world); })*
+            $(#[test] fn $test() {
+                let world = $world;
+                if world.available() {
+                    suite::$test(&world);
+                }
+            })*
         }
     };
 }
@@ -34,3 +39,4 @@ macro_rules! all {
 }
 
 all!(shm, World::new(Fabric::Shm));
+all!(rdma, World::new(Fabric::Rdma));

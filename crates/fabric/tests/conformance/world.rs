@@ -28,6 +28,11 @@ pub struct Pair {
     pub _listener: Box<dyn Listener>,
 }
 
+/// The host that the RDMA device is on.
+fn rdma_host() -> String {
+    std::env::var("SOFTROCE_ADDRESS").unwrap_or_else(|_| "127.0.0.1".to_owned())
+}
+
 pub fn options() -> ConnectOptions {
     ConnectOptions { password: PASSWORD.to_vec(), handshake: Duration::from_secs(30), ..Default::default() }
 }
@@ -47,14 +52,29 @@ impl World {
         World { fabric, ring_bytes: 16 << 10 }
     }
 
+    /// Whether this machine has what the fabric needs; if not, that is said. Where it must have it (`tests/softroce`), it is not asked.
+    pub fn available(&self) -> bool {
+        if !matches!(self.fabric, Fabric::Verbs | Fabric::Rdma) || std::env::var_os("SOFTROCE_ROLE").is_some()
+        {
+            return true;
+        }
+        match listen(&self.address(), &ListenOptions::default()) {
+            Err(error @ Error::Unavailable { .. }) => {
+                eprintln!("skipped: {error}");
+                false
+            }
+            _ => true,
+        }
+    }
+
     pub fn address(&self) -> Address {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("kf-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         match self.fabric {
             Fabric::Shm => Address::Shm(std::env::temp_dir().join(name + ".sock")),
             Fabric::Tcp => Address::Tcp("127.0.0.1:0".to_owned()),
-            Fabric::Verbs => Address::Verbs("127.0.0.1:0".to_owned()),
-            Fabric::Rdma => Address::Rdma("127.0.0.1:0".to_owned()),
+            Fabric::Verbs => Address::Verbs(rdma_host() + ":0"),
+            Fabric::Rdma => Address::Rdma(rdma_host() + ":0"),
             Fabric::Sim => Address::Sim(name),
         }
     }

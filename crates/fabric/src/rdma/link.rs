@@ -1,0 +1,267 @@
+//! What both fabrics share: a queue pair with its completions, the socket that tells of the peer's end, and sleeping.
+
+use crate::ibv::{
+    Channel, Device, Domain, Ended, Endpoint, Pair, Piece, Queue, SUCCESS, Sizes, Work, refused, unanswered,
+};
+use crate::net::Heard;
+use crate::{Completion, Error, Fabric, Failure, limits};
+use rustix::event::epoll;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Fruitless polls between two looks at whether the peer still lives.
+const LOOK_AT_SOCKET: u32 = 512;
+/// Completions fetched at once.
+const BATCH: usize = 32;
+
+/// What was posted, in the order in which it completes.
+enum Posted {
+    Message,
+    OneSided { token: u64, buffer: u64, cancelled: bool },
+}
+
+/// A queue pair and what belongs to it.
+pub(super) struct Link {
+    pub fabric: Fabric,
+    pair: Pair,
+    sends: Arc<Queue>,
+    receives: Arc<Queue>,
+    channel: Arc<Channel>,
+    pub domain: Arc<Domain>,
+    socket: OwnedFd,
+    epoll: OwnedFd,
+    posted: VecDeque<Posted>,
+    /// How many of what is posted are messages.
+    messages: usize,
+    /// One-sided operations that have ended and not been fetched.
+    pub done: VecDeque<Completion>,
+    /// Receives that have completed: number and bytes.
+    pub arrived: VecDeque<(u64, u32)>,
+    armed: bool,
+    fruitless: u32,
+    pub dead: bool,
+    /// The peer has hung up, as against: this side has ended the connection.
+    gone: bool,
+}
+
+impl Link {
+    pub fn new(
+        fabric: Fabric,
+        device: &Arc<Device>,
+        socket: OwnedFd,
+        sizes: Sizes,
+        peer_reads: bool,
+    ) -> Result<Link, Error> {
+        let failed = |error: crate::ibv::Error| error.on(fabric);
+        let domain = Domain::new(device).map_err(failed)?;
+        let channel = Channel::new(device).map_err(failed)?;
+        let sends = Queue::new(&channel, sizes.sends).map_err(failed)?;
+        let receives = Queue::new(&channel, sizes.receives).map_err(failed)?;
+        let sequence = crate::net::secret()? as u32;
+        let pair = Pair::new(&domain, &sends, &receives, sizes, sequence, peer_reads).map_err(failed)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create"))?;
+        for fd in [channel.fd(), socket.as_fd()] {
+            epoll::add(&epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+                .map_err(Error::system("epoll_ctl"))?;
+        }
+        Ok(Link {
+            fabric,
+            pair,
+            sends,
+            receives,
+            channel,
+            domain,
+            socket,
+            epoll,
+            posted: VecDeque::new(),
+            messages: 0,
+            done: VecDeque::new(),
+            arrived: VecDeque::new(),
+            armed: false,
+            fruitless: 0,
+            dead: false,
+            gone: false,
+        })
+    }
+
+    pub fn endpoint(&self) -> Endpoint {
+        self.pair.endpoint()
+    }
+
+    pub fn connect(&self, peer: &Endpoint) -> Result<(), Error> {
+        self.pair.connect(peer).map_err(|error| error.on(self.fabric))
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Messages (and credits) under way.
+    pub fn messages(&self) -> usize {
+        self.messages
+    }
+
+    /// Whether one more one-sided operation can be begun.
+    pub fn may_post(&self) -> Result<(), Error> {
+        if self.dead {
+            Err(Error::PeerDead)
+        } else if self.posted.len() - self.messages + self.done.len() >= limits::OUTSTANDING {
+            Err(Error::Full)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn post(&mut self, work: Work<'_>, posted: Posted) -> Result<(), Error> {
+        if self.dead {
+            return Err(Error::PeerDead);
+        }
+        self.pair.post(0, work, true).map_err(|error| error.on(self.fabric))?;
+        self.posted.push_back(posted);
+        Ok(())
+    }
+
+    pub fn post_message(&mut self, work: Work<'_>) -> Result<(), Error> {
+        self.post(work, Posted::Message)?;
+        self.messages += 1;
+        Ok(())
+    }
+
+    pub fn post_one_sided(&mut self, work: Work<'_>, token: u64, buffer: u64) -> Result<(), Error> {
+        self.post(work, Posted::OneSided { token, buffer, cancelled: false })
+    }
+
+    pub fn post_receive(&mut self, id: u64, into: Option<Piece<'_>>) -> Result<(), Error> {
+        if self.dead {
+            return Ok(());
+        }
+        self.pair.post_receive(id, into).map_err(|error| error.on(self.fabric))
+    }
+
+    /// Whether operations under way use a buffer.
+    pub fn uses(&self, buffer: u64) -> bool {
+        self.posted.iter().any(|p| matches!(p, Posted::OneSided { buffer: b, .. } if *b == buffer))
+    }
+
+    /// Lets all operations under way on a buffer come back as cancelled.
+    pub fn cancel(&mut self, buffer: u64) {
+        for posted in &mut self.posted {
+            if let Posted::OneSided { buffer: b, cancelled, .. } = posted {
+                *cancelled |= *b == buffer;
+            }
+        }
+    }
+
+    /// Nothing is under way any more.
+    pub fn quiet(&self) -> bool {
+        self.posted.is_empty()
+    }
+
+    /// Ends the connection from this side: what is under way comes back.
+    pub fn die(&mut self) {
+        if !self.dead {
+            self.dead = true;
+            let _ = self.pair.fail();
+        }
+    }
+
+    /// Fetches what has completed. Does not block.
+    pub fn progress(&mut self) -> Result<(), Error> {
+        let mut ended = [Ended::default(); BATCH];
+        loop {
+            let count = self.sends.poll(&mut ended).map_err(|error| error.on(self.fabric))?;
+            for ended in &ended[..count] {
+                self.sent(ended);
+            }
+            if count < BATCH {
+                break;
+            }
+        }
+        loop {
+            let count = self.receives.poll(&mut ended).map_err(|error| error.on(self.fabric))?;
+            for ended in &ended[..count] {
+                if ended.status == SUCCESS {
+                    self.arrived.push_back((ended.wr_id, ended.byte_len));
+                } else {
+                    self.die();
+                }
+            }
+            if count < BATCH {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sent(&mut self, ended: &Ended) {
+        if ended.status != SUCCESS {
+            self.gone |= unanswered(ended);
+            self.die();
+        }
+        let result = match ended.status {
+            SUCCESS => Ok(()),
+            _ if refused(ended) => Err(Failure::Denied),
+            _ if self.gone => Err(Failure::PeerDead),
+            _ => Err(Failure::Cancelled),
+        };
+        match self.posted.pop_front() {
+            Some(Posted::OneSided { token, cancelled, .. }) => {
+                let result = if cancelled { Err(Failure::Cancelled) } else { result };
+                self.done.push_back(Completion { token, result });
+            }
+            Some(Posted::Message) => self.messages -= 1,
+            // More completions than work: the driver is at fault, and the connection of no use.
+            None => self.die(),
+        }
+    }
+
+    /// Notices the peer's end.
+    pub fn look_at_socket(&mut self) -> Result<(), Error> {
+        let mut byte = [0; 16];
+        match crate::net::receive(&self.socket, &mut byte)? {
+            Heard::Nothing => Ok(()),
+            // Nothing is said here after the set-up.
+            Heard::Bytes(_) => {
+                self.die();
+                Err(Error::Protocol("bytes on the set-up's socket"))
+            }
+            Heard::End => {
+                self.gone = true;
+                self.die();
+                Ok(())
+            }
+        }
+    }
+
+    /// Now and then, when there was nothing to do: does the peer live?
+    pub fn fruitless(&mut self) -> Result<(), Error> {
+        self.fruitless += 1;
+        if self.fruitless < LOOK_AT_SOCKET {
+            return Ok(());
+        }
+        self.fruitless = 0;
+        self.look_at_socket()
+    }
+
+    /// Before a sleep. What came before must be looked for after this.
+    pub fn arm(&mut self) -> Result<(), Error> {
+        self.channel.drain();
+        self.armed = true;
+        let armed = self.sends.arm().and_then(|()| self.receives.arm());
+        armed.map_err(|error| error.on(self.fabric))
+    }
+
+    /// After a sleep.
+    pub fn disarm(&mut self) -> Result<(), Error> {
+        if self.armed {
+            self.armed = false;
+            self.channel.drain();
+            self.look_at_socket()?;
+        }
+        Ok(())
+    }
+}

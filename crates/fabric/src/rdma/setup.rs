@@ -1,0 +1,223 @@
+//! Set-up over a TCP socket, from both sides: who may come in, keys, queue pairs.
+
+use super::blob::OneSidedBlob;
+use super::link::Link;
+use super::onesided::Rdma;
+use super::rings::{self, Rings};
+use super::socket;
+use crate::handshake::{First, Hello, Welcome};
+use crate::ibv::{Device, Registered, Rights, Sizes};
+use crate::net::Deadline;
+use crate::pending::{Heard, Waiting, refuse};
+use crate::{
+    Accepted, Access, Address, ConnectOptions, Connected, Connection, Error, Export, Fabric, Gate,
+    ListenOptions, Peer, Refusal, RefusalCode, RemoteRegion, limits,
+};
+use rustix::event::epoll;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// What the connecting side says once its queue pair can receive.
+const READY: u8 = 1;
+
+const SIZES: Sizes =
+    Sizes { sends: (limits::OUTSTANDING + rings::SENDS) as u32, receives: rings::RECEIVES as u32 };
+
+/// A connection that was welcomed, and whose other end is not yet ready.
+struct Half {
+    accepted: Accepted,
+    socket: OwnedFd,
+    deadline: Deadline,
+}
+
+/// The port that peers connect to.
+pub(crate) struct Listener {
+    fabric: Fabric,
+    waiting: Waiting,
+    address: SocketAddr,
+    /// Of the listening socket, and of the halves' sockets.
+    epoll: OwnedFd,
+    halves: Vec<Half>,
+    ring_bytes: u64,
+    incarnation: u64,
+    handshake: Duration,
+    connections: u64,
+}
+
+impl Listener {
+    /// Fails where there is no device, rather than at the first connection.
+    pub fn bind(fabric: Fabric, at: &str, options: &ListenOptions) -> Result<Listener, Error> {
+        let ring_bytes = options.ring_bytes as u64;
+        if !ring_bytes.is_power_of_two() || !limits::RING_BYTES_RANGE.contains(&ring_bytes) {
+            return Err(Error::TooLarge { bytes: ring_bytes, limit: *limits::RING_BYTES_RANGE.end() });
+        }
+        Device::open(None).map_err(|error| error.on(fabric))?;
+        let (socket, address) = socket::bind(at)?;
+        let waiting = Waiting::new(socket, options.handshake)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create"))?;
+        epoll::add(&epoll, waiting.fd(), epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+            .map_err(Error::system("epoll_ctl"))?;
+        let incarnation = if options.incarnation == 0 { crate::net::secret()? } else { options.incarnation };
+        let handshake = options.handshake;
+        Ok(Listener {
+            fabric,
+            waiting,
+            address,
+            epoll,
+            halves: Vec::new(),
+            ring_bytes,
+            incarnation,
+            handshake,
+            connections: 0,
+        })
+    }
+
+    /// Admits who said hello.
+    fn welcome(&mut self, fd: &OwnedFd, hello: Hello, gate: &mut dyn Gate) -> Result<Half, Error> {
+        let refused = |code, reason: String| Err(Error::Refused(Refusal { code, reason }));
+        if hello.fabric != self.fabric {
+            let reason = format!("this port is for {}, not for {}", self.fabric, hello.fabric);
+            return refused(RefusalCode::Malformed, reason);
+        }
+        if self.halves.len() >= limits::PENDING {
+            return refused(RefusalCode::Busy, "too many handshakes under way".to_owned());
+        }
+        socket::prepare(fd)?;
+        let (own, address) = socket::addresses(fd)?;
+        let peer = Peer { address: Some(address), process: None };
+        // The queue pair is made for those only who may come in.
+        let grant = gate.admit(&hello, &peer).map_err(Error::Refused)?;
+        let kept = fd.try_clone().map_err(|_| Error::Unsafe("its descriptor cannot be doubled"))?;
+        let device = Device::open(Some(own.ip())).map_err(|error| error.on(self.fabric))?;
+        let theirs = OneSidedBlob::decode(&hello.blob)?;
+        let link = Link::new(self.fabric, &device, kept, SIZES, true)?;
+        let (inbox, inbox_at) = rings::inbox(&link, self.ring_bytes)?;
+        let ours = OneSidedBlob { endpoint: link.endpoint(), inbox: inbox_at };
+        let (regions, exports) = register(&link, &grant.exports)?;
+        link.connect(&theirs.endpoint)?;
+        let rings = Rings::new(link, inbox, self.ring_bytes, theirs.inbox)?;
+        let connection: Box<dyn Connection> = Box::new(Rdma::new(rings, Vec::new(), exports));
+        self.connections += 1;
+        let (id, incarnation, blob) = (self.connections, self.incarnation, ours.encode());
+        let frame = Welcome { connection: id, incarnation, info: grant.info, blob, regions }.encode()?;
+        if crate::net::send(fd, &frame)? != Some(frame.len()) {
+            return Err(Error::PeerDead);
+        }
+        let accepted = Accepted { connection, id, user: hello.user, role: hello.role, peer };
+        let socket = fd.try_clone().map_err(|_| Error::Unsafe("its descriptor cannot be doubled"))?;
+        let deadline = Deadline::new("the handshake", self.handshake);
+        epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+            .map_err(Error::system("epoll_ctl"))?;
+        Ok(Half { accepted, socket, deadline })
+    }
+
+    /// A connection whose other end is ready; those that hang up or take too long are dropped.
+    fn ready(&mut self) -> Option<Accepted> {
+        let mut at = 0;
+        while at < self.halves.len() {
+            let mut byte = [0];
+            let heard = crate::net::receive(&self.halves[at].socket, &mut byte);
+            let waits = matches!(heard, Ok(crate::net::Heard::Nothing)) && !self.halves[at].deadline.passed();
+            if waits {
+                at += 1;
+                continue;
+            }
+            let half = self.halves.swap_remove(at);
+            let _ = epoll::delete(&self.epoll, &half.socket);
+            if matches!(heard, Ok(crate::net::Heard::Bytes(_))) && byte == [READY] {
+                return Some(half.accepted);
+            }
+        }
+        None
+    }
+}
+
+/// Registers what is exported, for one connection, and says how the peer names it.
+fn register(link: &Link, exports: &[Export]) -> Result<(Vec<RemoteRegion>, Vec<Registered>), Error> {
+    let (mut regions, mut registered) = (Vec::new(), Vec::new());
+    for Export { id, access, memory } in exports {
+        let rights = match access {
+            Access::Read => Rights::RemoteRead,
+            Access::ReadWrite => Rights::RemoteReadWrite,
+        };
+        let one = Registered::new(&link.domain, memory, rights).map_err(|error| error.on(link.fabric))?;
+        let (key, base) = (one.remote_key().into(), memory.address());
+        regions.push(RemoteRegion { id: *id, access: *access, length: memory.len(), key, base });
+        registered.push(one);
+    }
+    Ok((regions, registered))
+}
+
+impl crate::Listener for Listener {
+    fn address(&self) -> Address {
+        match self.fabric {
+            Fabric::Verbs => Address::Verbs(self.address.to_string()),
+            _ => Address::Rdma(self.address.to_string()),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn accept(&mut self, gate: &mut dyn Gate) -> Result<Option<Accepted>, Error> {
+        self.waiting.admit_newcomers()?;
+        while let Some(Heard { fd, first, rest }) = self.waiting.next()? {
+            if let (First::Hello(hello), true) = (first, rest.is_empty()) {
+                match self.welcome(&fd, hello, gate) {
+                    Ok(half) => self.halves.push(half),
+                    Err(error) => refuse(fd.as_fd(), &error),
+                }
+            }
+        }
+        Ok(self.ready())
+    }
+}
+
+/// Connects to a listener at a host and port.
+pub(crate) fn connect(fabric: Fabric, at: &str, options: &ConnectOptions) -> Result<Connected, Error> {
+    let deadline = Deadline::new("the handshake", options.handshake);
+    // What is missing here is said before anything is asked of the other side.
+    Device::open(None).map_err(|error| error.on(fabric))?;
+    let socket = socket::connect(at, options.handshake)?;
+    let (own, _) = socket::addresses(&socket)?;
+    let device = Device::open(Some(own.ip())).map_err(|error| error.on(fabric))?;
+    let kept = socket.try_clone().map_err(|_| Error::Unsafe("its descriptor cannot be doubled"))?;
+    let link = Link::new(fabric, &device, kept, SIZES, false)?;
+    let ring_bytes = limits::RING_BYTES as u64;
+    let (inbox, inbox_at) = rings::inbox(&link, ring_bytes)?;
+    let hello = Hello {
+        fabric,
+        role: options.role,
+        user: options.user.clone(),
+        password: options.password.clone(),
+        blob: OneSidedBlob { endpoint: link.endpoint(), inbox: inbox_at }.encode(),
+    };
+    crate::net::send_all(&socket, &hello.encode()?, &deadline)?;
+    let welcome = welcomed(&socket, &deadline)?;
+    let theirs = OneSidedBlob::decode(&welcome.blob)?;
+    link.connect(&theirs.endpoint)?;
+    let rings = Rings::new(link, inbox, ring_bytes, theirs.inbox)?;
+    crate::net::send_all(&socket, &[READY], &deadline)?;
+    let connection = Box::new(Rdma::new(rings, welcome.regions, Vec::new()));
+    Ok(Connected { connection, id: welcome.connection, incarnation: welcome.incarnation, info: welcome.info })
+}
+
+/// Waits for the welcome, behind which nothing may come.
+fn welcomed(socket: &OwnedFd, deadline: &Deadline) -> Result<Welcome, Error> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; crate::net::CHUNK];
+    loop {
+        match Welcome::decode(&bytes)? {
+            Some((welcome, used)) if used == bytes.len() => return Ok(welcome),
+            Some(_) => return Err(Error::Protocol("bytes behind the welcome")),
+            None => {}
+        }
+        match crate::net::receive(socket, &mut chunk)? {
+            crate::net::Heard::Bytes(count) => bytes.extend_from_slice(&chunk[..count]),
+            crate::net::Heard::Nothing => deadline.wait_readable(socket.as_fd())?,
+            crate::net::Heard::End => return Err(Error::PeerDead),
+        }
+    }
+}
