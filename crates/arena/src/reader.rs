@@ -134,12 +134,44 @@ pub struct Witness {
 }
 
 /// What one attempt found, before any of it is handed out: all there is of a cell without extensions.
-struct Quick {
+pub(crate) struct Quick {
     offset: u64,
     w0: u64,
     ts: u64,
     value_len: usize,
     flushes: u32,
+    kind: Kind,
+}
+
+/// The line of the index that a hash prefers, as one attempt sees it, in a table that does not grow.
+pub(crate) struct Line<'a> {
+    slots: &'a [AtomicU64],
+    /// Byte offset in the region.
+    pub at: u64,
+    table: &'a [AtomicU64],
+    table_w0: u64,
+    current: Array,
+    flushes: u32,
+}
+
+/// An entry whose tag fits, and where it stands.
+#[derive(Copy, Clone)]
+pub(crate) struct Candidate<'a> {
+    slot: &'a AtomicU64,
+    pub entry: u64,
+}
+
+impl<'a> Line<'a> {
+    /// The first candidate.
+    #[inline(always)]
+    pub fn candidate(&self, hash: u64) -> Option<Candidate<'a>> {
+        let mask = line_candidates(self.slots, hash);
+        if mask == 0 {
+            return None;
+        }
+        let slot = &self.slots[mask.trailing_zeros() as usize & (LINE_WORDS - 1)];
+        Some(Candidate { slot, entry: slot.load(Ordering::Acquire) })
+    }
 }
 
 /// The same of any cell, or of none.
@@ -222,7 +254,7 @@ impl Extensions {
 
 impl Quick {
     #[inline(always)]
-    fn seen(&self, table: Table, start: usize) -> Seen {
+    pub(crate) fn seen(&self, table: Table, start: usize) -> Seen {
         Seen {
             ts: self.ts,
             cell: Ref::new(self.offset, self.w0 & SEQ_MASK),
@@ -233,7 +265,7 @@ impl Quick {
             table,
             flushes: self.flushes,
             seq: 0,
-            kind: Kind::from_u8((self.w0 >> 24) as u8).unwrap_or(Kind::Tombstone),
+            kind: self.kind,
         }
     }
 }
@@ -330,6 +362,18 @@ impl Reader {
         if let Some(quick) = self.quick::<true>(t, hash, key, out) {
             return Ok(Answer::Present(quick.seen(t, start)));
         }
+        self.read_slowly(t, hash, key, out)
+    }
+
+    /// The same without an attempt at the common case.
+    pub(crate) fn read_slowly(
+        &self,
+        t: Table,
+        hash: u64,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, Busy> {
+        let start = out.len();
         Ok(self.look_up::<true>(t, hash, key, out)?.answer(t, start))
     }
 
@@ -358,7 +402,7 @@ impl Reader {
     ) -> Result<Hit, Busy> {
         let start = out.len();
         let mut hit = Hit {
-            quick: Quick { offset: 0, w0: 0, ts: 0, value_len: 0, flushes: 0 },
+            quick: Quick { offset: 0, w0: 0, ts: 0, value_len: 0, flushes: 0, kind: Kind::Tombstone },
             extensions: Extensions::default(),
             absent: None,
         };
@@ -377,6 +421,14 @@ impl Reader {
     /// without extensions. `None` says nothing at all.
     #[inline(always)]
     fn quick<const COPY: bool>(&self, t: Table, hash: u64, key: &[u8], out: &mut Vec<u8>) -> Option<Quick> {
+        let line = self.line(t, hash)?;
+        let candidate = line.candidate(hash)?;
+        self.quick_at::<COPY>(&line, candidate, key, out)
+    }
+
+    /// The line that a hash prefers, unless the table grows.
+    #[inline(always)]
+    pub(crate) fn line(&self, t: Table, hash: u64) -> Option<Line<'_>> {
         let root = self.region.try_words(superblock::ROOT_AT, table::WORDS)?;
         let table = if t == Table::ROOT { root } else { self.region.try_words(t.offset(), table::WORDS)? };
         let table_w0 = t.seq() | (Kind::Table as u64) << 24;
@@ -385,17 +437,25 @@ impl Reader {
         }
         let flushes = root[table::FLUSHES].load(Ordering::Acquire) as u32;
         let current = Array(table[table::CURRENT].load(Ordering::Acquire));
-        if table[table::OLD].load(Ordering::Acquire) != 0 || key.len() > 0xff {
+        if table[table::OLD].load(Ordering::Acquire) != 0 {
             return None;
         }
-        let line = current.bucket_offset(current.home(hash)) + preferred_line(hash);
-        let slots = self.region.try_words(line, LINE_WORDS)?;
-        let mask = line_candidates(slots, hash);
-        if mask == 0 {
+        let at = current.bucket_offset(current.home(hash)) + preferred_line(hash);
+        Some(Line { slots: self.region.try_words(at, LINE_WORDS)?, at, table, table_w0, current, flushes })
+    }
+
+    /// Reads the cell that a candidate names. The candidate may be as old as it likes: all of it is confirmed after the cell was read.
+    #[inline(always)]
+    pub(crate) fn quick_at<const COPY: bool>(
+        &self,
+        line: &Line<'_>,
+        Candidate { slot, entry }: Candidate<'_>,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<Quick> {
+        if key.len() > 0xff {
             return None;
         }
-        let slot = &slots[mask.trailing_zeros() as usize & (LINE_WORDS - 1)];
-        let entry = slot.load(Ordering::Acquire);
         let offset = entry_offset(entry);
         let value_at = cell::FIXED + key.len().div_ceil(8);
         let head = self.region.try_words(offset, value_at)?;
@@ -412,9 +472,10 @@ impl Reader {
         read_fence();
         let confirmed = (!kept(Safeguard::ConfirmEntry) || slot.load(Ordering::Acquire) == entry)
             && (!kept(Safeguard::SecondLook) || head[cell::W0].load(Ordering::Relaxed) == w0)
-            && table[table::CURRENT].load(Ordering::Relaxed) == current.0
-            && table[table::W0].load(Ordering::Relaxed) == table_w0;
-        if !confirmed || link != 0 || Kind::from_u8((w0 >> 24) as u8).is_none() {
+            && line.table[table::CURRENT].load(Ordering::Relaxed) == line.current.0
+            && line.table[table::W0].load(Ordering::Relaxed) == line.table_w0;
+        let kind = Kind::from_u8((w0 >> 24) as u8)?;
+        if !confirmed || link != 0 {
             return None;
         }
         if COPY {
@@ -422,7 +483,7 @@ impl Reader {
             // SAFETY: `copy_behind` has written at least `value_len` bytes behind the length.
             unsafe { out.set_len(length) };
         }
-        Some(Quick { offset, w0, ts, value_len, flushes })
+        Some(Quick { offset, w0, ts, value_len, flushes: line.flushes, kind })
     }
 
     /// The home of a hash. The order of the loads matters: each of them may be the newest of its kind.
@@ -650,7 +711,7 @@ impl Reader {
         out: &mut Vec<u8>,
         hit: &mut Hit,
     ) -> Result<u64, Again> {
-        shape.kind().ok_or(Again)?;
+        hit.quick.kind = shape.kind().ok_or(Again)?;
         hit.quick.offset = offset;
         hit.quick.w0 = shape.w0;
         hit.quick.ts = words[cell::TS].load(Ordering::Relaxed);

@@ -313,7 +313,7 @@ pub(crate) fn copy_behind(words: &[AtomicU64], out: &mut Vec<u8>) -> usize {
     #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
     let at = 0;
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    let at = if bytes < 256 {
+    let at = if bytes < 64 {
         0
     } else {
         // SAFETY: reads whole 64-byte pieces of `words` and writes as many bytes into the spare capacity. The loads are

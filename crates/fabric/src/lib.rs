@@ -68,6 +68,8 @@ mod rdma;
 mod setup;
 #[cfg(not(loom))]
 mod shm;
+#[cfg(not(loom))]
+mod tcp;
 
 #[cfg(not(loom))]
 mod error;

@@ -67,20 +67,23 @@ pub(crate) enum Heard {
     End,
 }
 
+/// What a call of `recv` means.
+pub(crate) fn heard(call: impl FnOnce() -> Result<usize, Errno>) -> Result<Heard, Error> {
+    match call() {
+        Ok(0) => Ok(Heard::End),
+        Ok(count) => Ok(Heard::Bytes(count)),
+        // Interrupted: it is asked again soon, in polling and in waiting alike.
+        Err(Errno::AGAIN | Errno::INTR) => Ok(Heard::Nothing),
+        Err(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH) => {
+            Ok(Heard::End)
+        }
+        Err(errno) => Err(Error::system("recv")(errno)),
+    }
+}
+
 /// Receives what is there, without blocking.
 pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Heard, Error> {
-    loop {
-        return match rustix::net::recv(&fd, &mut *into, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Ok(Heard::End),
-            Ok((count, _)) => Ok(Heard::Bytes(count)),
-            Err(Errno::AGAIN) => Ok(Heard::Nothing),
-            Err(Errno::INTR) => continue,
-            Err(
-                Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH,
-            ) => Ok(Heard::End),
-            Err(errno) => Err(Error::system("recv")(errno)),
-        };
-    }
+    heard(|| rustix::net::recv(&fd, into, RecvFlags::DONTWAIT).map(|(count, _)| count))
 }
 
 /// Sends as much as fits, without blocking. `None`: the peer is gone.

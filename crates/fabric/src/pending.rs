@@ -56,12 +56,6 @@ impl Waiting {
         self.epoll.as_fd()
     }
 
-    /// The listening socket.
-    #[allow(dead_code)]
-    pub fn listener(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-
     /// Accepts who has connected.
     pub fn admit_newcomers(&mut self) -> Result<(), Error> {
         loop {

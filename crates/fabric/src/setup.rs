@@ -1,7 +1,7 @@
 //! Set-up, apart from the data path: listening, connecting, who may come in and what they are handed.
 
 use crate::handshake::{Hello, Role};
-use crate::{Access, Address, Connection, Error, Fabric, Mapping, Refusal, limits, rdma, shm};
+use crate::{Access, Address, Connection, Error, Fabric, Mapping, Refusal, limits, rdma, shm, tcp};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,6 +172,7 @@ pub fn connect(address: &Address, options: &ConnectOptions) -> Result<Connected,
     match address {
         Address::Shm(path) => shm::connect(path, options),
         Address::Rdma(at) => rdma::connect(Fabric::Rdma, at, options),
+        Address::Tcp(at) => tcp::connect(at, options),
         other => Err(unavailable(other.fabric())),
     }
 }
@@ -184,6 +185,7 @@ pub fn listen(address: &Address, options: &ListenOptions) -> Result<Box<dyn List
     match address {
         Address::Shm(path) => Ok(Box::new(shm::Listener::bind(path, options)?)),
         Address::Rdma(at) => Ok(Box::new(rdma::Listener::bind(Fabric::Rdma, at, options)?)),
+        Address::Tcp(at) => Ok(Box::new(tcp::Listener::bind(at, options)?)),
         other => Err(unavailable(other.fabric())),
     }
 }

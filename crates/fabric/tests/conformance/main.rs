@@ -40,3 +40,4 @@ macro_rules! all {
 
 all!(shm, World::new(Fabric::Shm));
 all!(rdma, World::new(Fabric::Rdma));
+all!(tcp, World::new(Fabric::Tcp));
