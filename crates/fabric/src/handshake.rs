@@ -344,3 +344,7 @@ impl Refusal {
         out.finish()
     }
 }
+
+#[cfg(test)]
+#[path = "handshake_tests.rs"]
+mod tests;

@@ -69,6 +69,8 @@ mod setup;
 #[cfg(not(loom))]
 mod shm;
 #[cfg(not(loom))]
+pub mod sim;
+#[cfg(not(loom))]
 mod tcp;
 
 #[cfg(not(loom))]

@@ -1,19 +1,21 @@
 //! One suite for all back ends. Each test says what would be wrong; `world.rs` says how a pair of connections comes about.
 
+mod processes;
+mod shared;
 mod suite;
 mod world;
 
-use kintsugidb_fabric::Fabric;
+use kintsugidb_fabric::{Fabric, OneSided};
 use world::World;
 
 macro_rules! suite {
-    ($name:ident, $world:expr, $($test:ident)*) => {
+    ($name:ident, $module:ident, $world:expr, $($test:ident)*) => {
         mod $name {
             use super::*;
             $(#[test] fn $test() {
                 let world = $world;
                 if world.available() {
-                    suite::$test(&world);
+                    $module::$test(&world);
                 }
             })*
         }
@@ -22,7 +24,7 @@ macro_rules! suite {
 
 macro_rules! all {
     ($name:ident, $world:expr) => {
-        suite! { $name, $world,
+        suite! { $name, suite, $world,
             reads_see_what_the_owner_stored
             what_the_region_table_excludes_is_refused_at_once
             messages_arrive_whole_and_in_order_both_ways
@@ -38,6 +40,27 @@ macro_rules! all {
     };
 }
 
+/// What needs another process.
+macro_rules! all_processes {
+    ($name:ident, $world:expr) => {
+        suite! { $name, processes, $world,
+            reads_go_on_while_the_target_is_stopped_or_name_its_agent
+            a_killed_target_ends_everything_under_way
+            a_client_killed_while_it_sends_leaves_whole_messages_and_an_end
+            nothing_is_left_open_after_connections
+        }
+    };
+}
+
+#[test]
+fn child() {
+    processes::child();
+}
+
 all!(shm, World::new(Fabric::Shm));
-all!(rdma, World::new(Fabric::Rdma));
 all!(tcp, World::new(Fabric::Tcp));
+all_processes!(shm_processes, World::new(Fabric::Shm));
+all_processes!(tcp_processes, World::new(Fabric::Tcp));
+all!(sim, World::new(Fabric::Sim));
+all!(sim_emulated, World { one_sided: OneSided::Emulated, ..World::new(Fabric::Sim) });
+all!(rdma, World::new(Fabric::Rdma));

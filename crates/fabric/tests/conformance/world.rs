@@ -3,7 +3,7 @@
 use kintsugidb_fabric::handshake::Hello;
 use kintsugidb_fabric::{
     Accepted, Access, Address, ConnectOptions, Connected, Error, Export, Fabric, Grant, ListenOptions,
-    Listener, Mapping, Peer, Refusal, RefusalCode, connect, listen,
+    Listener, Mapping, OneSided, Peer, Refusal, RefusalCode, connect, listen, sim,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +18,8 @@ pub const PASSWORD: &[u8] = b"gold";
 pub struct World {
     pub fabric: Fabric,
     pub ring_bytes: usize,
+    /// What the simulation pretends.
+    pub one_sided: OneSided,
 }
 
 pub struct Pair {
@@ -25,7 +27,7 @@ pub struct Pair {
     pub server: Accepted,
     pub read: Arc<Mapping>,
     pub write: Arc<Mapping>,
-    pub _listener: Box<dyn Listener>,
+    pub _listener: Option<Box<dyn Listener>>,
 }
 
 /// The host that the RDMA device is on.
@@ -49,7 +51,7 @@ pub fn gate(exports: Vec<Export>) -> impl FnMut(&Hello, &Peer) -> Result<Grant, 
 
 impl World {
     pub fn new(fabric: Fabric) -> World {
-        World { fabric, ring_bytes: 16 << 10 }
+        World { fabric, ring_bytes: 16 << 10, one_sided: OneSided::Truly }
     }
 
     /// Whether this machine has what the fabric needs; if not, that is said. Where it must have it (`tests/softroce`), it is not asked.
@@ -79,13 +81,22 @@ impl World {
         }
     }
 
+    pub fn network(&self) -> sim::Network {
+        let seed = self.ring_bytes as u64;
+        sim::Network::new(sim::Config { seed, one_sided: self.one_sided, ..Default::default() })
+    }
+
     pub fn listen(&self) -> Box<dyn Listener> {
+        self.listen_at(&self.address())
+    }
+
+    pub fn listen_at(&self, address: &Address) -> Box<dyn Listener> {
         let options = ListenOptions {
             ring_bytes: self.ring_bytes,
             handshake: Duration::from_secs(30),
             ..Default::default()
         };
-        listen(&self.address(), &options).unwrap()
+        listen(address, &options).unwrap()
     }
 
     pub fn exports() -> (Vec<Export>, Arc<Mapping>, Arc<Mapping>) {
@@ -102,12 +113,16 @@ impl World {
     /// A connected pair in this process.
     pub fn pair(&self) -> Pair {
         let (exports, read, write) = World::exports();
+        if self.fabric == Fabric::Sim {
+            let (client, server) = self.network().connect(&options(), &mut gate(exports)).unwrap();
+            return Pair { client, server, read, write, _listener: None };
+        }
         let mut listener = self.listen();
         let address = listener.address();
         let client = std::thread::spawn(move || connect(&address, &options()));
         let server = accept(&mut *listener, exports);
         let client = client.join().unwrap().unwrap();
-        Pair { client, server, read, write, _listener: listener }
+        Pair { client, server, read, write, _listener: Some(listener) }
     }
 }
 
@@ -124,10 +139,13 @@ pub fn accept(listener: &mut dyn Listener, exports: Vec<Export>) -> Accepted {
 
 /// What comes of connecting with these options, while a listener admits by the gate.
 pub fn try_connect(world: &World, options: ConnectOptions) -> Result<Connected, Error> {
+    let mut gate = gate(Vec::new());
+    if world.fabric == Fabric::Sim {
+        return world.network().connect(&options, &mut gate).map(|(client, _)| client);
+    }
     let mut listener = world.listen();
     let address = listener.address();
     let client = std::thread::spawn(move || connect(&address, &options));
-    let mut gate = gate(Vec::new());
     while !client.is_finished() {
         let _ = listener.accept(&mut gate).unwrap();
         std::thread::sleep(Duration::from_millis(1));

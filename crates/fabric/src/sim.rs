@@ -1,0 +1,507 @@
+//! A network in one thread and in virtual time: seeded, so that a run can be had again. It does what the worst fabric may do.
+//!
+//! ```text
+//!   read     posted ──▶ some words ──▶ some words ──▶ … ──▶ completed      each step at a time of its own, words in any order,
+//!   write    the same, toward the region                                   operations overtake each other
+//!   send     ──▶ arrives after a delay, behind the messages sent before it; between 2 operations anything goes
+//!   cut      at a random operation: what has not arrived is lost, what is under way fails
+//! ```
+//! Time moves when somebody polls (a little) or waits (to the next event), never by itself. Between two steps the program that is tested
+//! runs, so a read that is torn here is torn between two stores of the owner, at eight bytes, as on real hardware.
+//!
+//! Nothing here blocks; a pair of connections can be driven by one thread, or by two (then without repeatability).
+
+use crate::handshake::{First, Hello, Welcome};
+use crate::local::Local;
+use crate::setup::{Accepted, ConnectOptions, Connected, Export, Gate, Peer};
+use crate::words::copy_words;
+use crate::{
+    Access, Buffer, Capabilities, Completion, Connection, Error, Fabric, Failure, Mapping, OneSided, Refusal,
+    RefusalCode, RemoteRegion, Span, Written, limits,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How bad the network is.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Shortest and longest time of a step, in nanoseconds.
+    pub delay_ns: (u64, u64),
+    /// Steps that an operation is torn into, at most. 1: not torn.
+    pub steps: usize,
+    /// Whether the words of an operation are taken in random order.
+    pub shuffle: bool,
+    /// The connection is cut at one of so many operations or messages. 0: never.
+    pub cut_one_in: u64,
+    /// Whether one-sided accesses go on while the target is stopped.
+    pub one_sided: OneSided,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            seed: 1,
+            delay_ns: (500, 5000),
+            steps: 8,
+            shuffle: true,
+            cut_one_in: 0,
+            one_sided: OneSided::Truly,
+        }
+    }
+}
+
+/// What a poll takes of virtual time, in nanoseconds.
+const POLL_NS: u64 = 50;
+/// Bytes of messages on their way, before the sender is told to wait.
+const IN_FLIGHT: usize = 256 << 10;
+
+/// A network. A clone is the same network.
+#[derive(Clone)]
+pub struct Network(Arc<Mutex<State>>);
+
+impl std::fmt::Debug for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Network(seed {}, at {:?})", self.state().config.seed, self.now())
+    }
+}
+
+struct State {
+    config: Config,
+    random: u64,
+    now: u64,
+    count: u64,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    what: BTreeMap<u64, Event>,
+    links: Vec<Link>,
+}
+
+enum Event {
+    Step { link: usize, operation: u64 },
+    Arrive { link: usize, side: usize, message: Vec<u8> },
+    Cut { link: usize },
+    Late { link: usize, operation: u64 },
+}
+
+#[derive(Default)]
+struct Link {
+    sides: [Side; 2],
+    operations: BTreeMap<u64, Operation>,
+    done: VecDeque<Completion>,
+    cut: bool,
+    stopped: bool,
+    limit_ns: u64,
+}
+
+/// What is coming to one side.
+#[derive(Default)]
+struct Side {
+    arrived: VecDeque<Vec<u8>>,
+    in_flight: usize,
+    last_arrival: u64,
+}
+
+impl Side {
+    /// Bytes that have been sent and not received.
+    fn waiting(&self) -> usize {
+        self.in_flight + self.arrived.iter().map(Vec::len).sum::<usize>()
+    }
+}
+
+struct Operation {
+    token: u64,
+    region: u32,
+    buffer: u64,
+    from: (Arc<Mapping>, usize),
+    into: (Arc<Mapping>, usize),
+    /// Words to be copied yet, the next at the end.
+    words: Vec<u32>,
+    chunk: usize,
+}
+
+impl State {
+    /// SplitMix64.
+    fn random(&mut self, below: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % below.max(1)
+    }
+
+    fn delay(&mut self) -> u64 {
+        let (least, most) = self.config.delay_ns;
+        least + self.random(most.saturating_sub(least) + 1)
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.count += 1;
+        self.events.push(Reverse((time.max(self.now), self.count)));
+        self.what.insert(self.count, event);
+    }
+
+    fn chance_of_a_cut(&mut self, link: usize) {
+        if self.config.cut_one_in > 0 && self.random(self.config.cut_one_in) == 0 {
+            let time = self.now + self.delay();
+            self.at(time, Event::Cut { link });
+        }
+    }
+
+    /// Runs what is due until then.
+    fn advance(&mut self, until: u64) {
+        while let Some(&Reverse((time, count))) = self.events.peek() {
+            if time > until {
+                break;
+            }
+            self.events.pop();
+            self.now = self.now.max(time);
+            if let Some(event) = self.what.remove(&count) {
+                self.happen(event);
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Step { link, operation } => self.step(link, operation),
+            Event::Arrive { link, side, message } => {
+                let side = &mut self.links[link].sides[side];
+                side.in_flight -= message.len();
+                side.arrived.push_back(message);
+            }
+            Event::Cut { link } => self.cut(link),
+            Event::Late { link, operation } => {
+                let to = &mut self.links[link];
+                if let Some(operation) = to.operations.remove(&operation) {
+                    let agent = format!("the agent of region {} at sim:{link}", operation.region).into();
+                    let result = Err(Failure::TimedOut { agent, limit_ms: to.limit_ns / 1_000_000 });
+                    to.done.push_back(Completion { token: operation.token, result });
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, link: usize, number: u64) {
+        let delay = self.delay();
+        let emulated = self.config.one_sided == OneSided::Emulated;
+        let to = &mut self.links[link];
+        let Some(operation) = to.operations.get_mut(&number) else { return };
+        if !(emulated && to.stopped) {
+            for _ in 0..operation.chunk {
+                let Some(word) = operation.words.pop() else { break };
+                let word = word as usize;
+                let (from, into) = (&operation.from, &operation.into);
+                copy_words(&from.0.words()[from.1 + word..][..1], &into.0.words()[into.1 + word..][..1]);
+            }
+            if operation.words.is_empty() {
+                let token = operation.token;
+                to.operations.remove(&number);
+                to.done.push_back(Completion { token, result: Ok(()) });
+                return;
+            }
+        }
+        let time = self.now + delay;
+        self.at(time, Event::Step { link, operation: number });
+    }
+
+    fn cut(&mut self, link: usize) {
+        let to = &mut self.links[link];
+        to.cut = true;
+        for operation in std::mem::take(&mut to.operations).into_values() {
+            to.done.push_back(Completion { token: operation.token, result: Err(Failure::PeerDead) });
+        }
+        let lost = |event: &Event| matches!(event, Event::Arrive { link: at, .. } if *at == link);
+        self.what.retain(|_, event| !lost(event));
+    }
+}
+
+impl Network {
+    /// A new network.
+    pub fn new(config: Config) -> Network {
+        let random = config.seed;
+        let (events, what, links) = (BinaryHeap::new(), BTreeMap::new(), Vec::new());
+        Network(Arc::new(Mutex::new(State { config, random, now: 0, count: 0, events, what, links })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Virtual time since the beginning.
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.state().now)
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, by: Duration) {
+        let mut state = self.state();
+        let until = state.now.saturating_add(by.as_nanos() as u64);
+        state.advance(until);
+    }
+
+    /// Cuts a connection, by the number that both of its sides know.
+    pub fn cut(&self, id: u64) {
+        let mut state = self.state();
+        if (1..=state.links.len() as u64).contains(&id) {
+            state.cut((id - 1) as usize);
+        }
+    }
+
+    /// Stops or continues the target of a connection; matters if one-sided accesses are emulated.
+    pub fn stop(&self, id: u64, stopped: bool) {
+        if let Some(link) =
+            id.checked_sub(1).and_then(|at| self.state().links.get_mut(at as usize).map(|_| at))
+        {
+            self.state().links[link as usize].stopped = stopped;
+        }
+    }
+
+    /// Connects two sides, with the same handshake as on other fabrics.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] by the gate; [`Error::TooLarge`].
+    pub fn connect(
+        &self,
+        options: &ConnectOptions,
+        gate: &mut dyn Gate,
+    ) -> Result<(Connected, Accepted), Error> {
+        let (user, password) = (options.user.clone(), options.password.clone());
+        let hello = Hello { fabric: Fabric::Sim, role: options.role, user, password, blob: Vec::new() };
+        let Some((First::Hello(hello), _)) = First::decode(&hello.encode()?)? else {
+            return Err(Error::Protocol("a hello that is none"));
+        };
+        let grant = gate.admit(&hello, &Peer::default()).map_err(Error::Refused)?;
+        let mut regions = Vec::new();
+        for Export { id, access, memory } in &grant.exports {
+            if *access == Access::ReadWrite && !memory.writable() {
+                let reason = "a region that is mapped for reading".to_owned();
+                return Err(Error::Refused(Refusal { code: RefusalCode::Internal, reason }));
+            }
+            regions.push(RemoteRegion { id: *id, access: *access, length: memory.len(), key: 0, base: 0 });
+        }
+        let mut state = self.state();
+        state.links.push(Link { limit_ns: options.operation.as_nanos() as u64, ..Link::default() });
+        let link = state.links.len() - 1;
+        let (id, incarnation) = (link as u64 + 1, state.config.seed);
+        drop(state);
+        let welcome = Welcome { connection: id, incarnation, info: grant.info, blob: Vec::new(), regions };
+        let Some((welcome, _)) = Welcome::decode(&welcome.encode()?)? else {
+            return Err(Error::Protocol("a welcome that is none"));
+        };
+        let side = |side, regions, mappings| -> Box<dyn Connection> {
+            let local = Local::default();
+            Box::new(Sim { network: self.clone(), link, side, regions, mappings, local, starved: false })
+        };
+        let mappings = grant.exports.into_iter().map(|e| e.memory).collect();
+        let connected =
+            Connected { connection: side(0, welcome.regions, mappings), id, incarnation, info: welcome.info };
+        let connection = side(1, Vec::new(), Vec::new());
+        let accepted = Accepted { connection, id, user: hello.user, role: hello.role, peer: Peer::default() };
+        Ok((connected, accepted))
+    }
+}
+
+/// One side of a simulated connection.
+struct Sim {
+    network: Network,
+    link: usize,
+    side: usize,
+    regions: Vec<RemoteRegion>,
+    mappings: Vec<Arc<Mapping>>,
+    local: Local,
+    starved: bool,
+}
+
+impl Sim {
+    fn post(
+        &mut self,
+        region: u32,
+        offset: u64,
+        span: Span,
+        access: Access,
+        token: u64,
+    ) -> Result<(), Error> {
+        let mut state = self.network.state();
+        if state.links[self.link].cut {
+            return Err(Error::PeerDead);
+        }
+        let (at, words) = self.local.check(&self.regions, region, offset, span, access)?;
+        let to = &state.links[self.link];
+        if to.operations.len() + to.done.len() >= limits::OUTSTANDING {
+            return Err(Error::Full);
+        }
+        let mut words: Vec<u32> = (0..words.len() as u32).rev().collect();
+        if state.config.shuffle {
+            for i in (1..words.len()).rev() {
+                words.swap(i, state.random(i as u64 + 1) as usize);
+            }
+        }
+        let steps = state.config.steps.max(1) as u64;
+        let steps = 1 + state.random(steps) as usize;
+        let region_side = (self.mappings[at].clone(), (offset / 8) as usize);
+        let local_side = (self.local.buffer(span.buffer)?.memory().clone(), (span.offset / 8) as usize);
+        let (from, into) =
+            if access == Access::Read { (region_side, local_side) } else { (local_side, region_side) };
+        let chunk = words.len().div_ceil(steps).max(1);
+        state.count += 1;
+        let number = state.count;
+        let operation = Operation { token, region, buffer: span.buffer, from, into, words, chunk };
+        state.links[self.link].operations.insert(number, operation);
+        let time = state.now + state.delay();
+        state.at(time, Event::Step { link: self.link, operation: number });
+        if state.config.one_sided == OneSided::Emulated {
+            let time = state.now + state.links[self.link].limit_ns;
+            state.at(time, Event::Late { link: self.link, operation: number });
+        }
+        state.chance_of_a_cut(self.link);
+        Ok(())
+    }
+
+    fn has_news(&self, state: &State) -> bool {
+        let link = &state.links[self.link];
+        let room = self.starved && link.sides[1 - self.side].waiting() <= IN_FLIGHT;
+        link.cut
+            || room
+            || !link.sides[self.side].arrived.is_empty()
+            || (self.side == 0 && !link.done.is_empty())
+    }
+}
+
+impl Connection for Sim {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            fabric: Fabric::Sim,
+            one_sided: self.network.state().config.one_sided,
+            direct: false,
+            atomicity_bytes: 8,
+            completes_in_order: false,
+            messages_follow_writes: false,
+            written: Written::Visible,
+            max_message_bytes: limits::MESSAGE_BYTES,
+            max_outstanding: limits::OUTSTANDING,
+            max_transfer_bytes: limits::TRANSFER_BYTES,
+        }
+    }
+
+    fn regions(&self) -> &[RemoteRegion] {
+        &self.regions
+    }
+
+    fn register(&mut self, bytes: usize) -> Result<Buffer, Error> {
+        self.local.register(bytes)
+    }
+
+    fn deregister(&mut self, buffer: &Buffer) -> Result<(), Error> {
+        let id = self.local.deregister(buffer)?.id();
+        let mut state = self.network.state();
+        let to = &mut state.links[self.link];
+        let gone: Vec<u64> = to.operations.iter().filter(|(_, o)| o.buffer == id).map(|(n, _)| *n).collect();
+        for number in gone {
+            if let Some(operation) = to.operations.remove(&number) {
+                to.done.push_back(Completion { token: operation.token, result: Err(Failure::Cancelled) });
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, region: u32, offset: u64, into: Span, token: u64) -> Result<(), Error> {
+        self.post(region, offset, into, Access::Read, token)
+    }
+
+    fn write(&mut self, from: Span, region: u32, offset: u64, token: u64) -> Result<(), Error> {
+        self.post(region, offset, from, Access::ReadWrite, token)
+    }
+
+    fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        if message.len() > limits::MESSAGE_BYTES {
+            return Err(Error::TooLarge { bytes: message.len() as u64, limit: limits::MESSAGE_BYTES as u64 });
+        }
+        let mut state = self.network.state();
+        if state.links[self.link].cut {
+            return Err(Error::PeerDead);
+        }
+        let delay = state.delay();
+        let (now, link, side) = (state.now, self.link, 1 - self.side);
+        let to = &mut state.links[link].sides[side];
+        if to.waiting() > IN_FLIGHT {
+            self.starved = true;
+            let until = now + POLL_NS;
+            state.advance(until);
+            return Err(Error::Full);
+        }
+        self.starved = false;
+        to.in_flight += message.len();
+        to.last_arrival = to.last_arrival.max(now + delay);
+        let time = to.last_arrival;
+        state.at(time, Event::Arrive { link, side, message: message.to_vec() });
+        state.chance_of_a_cut(link);
+        Ok(())
+    }
+
+    fn receive(&mut self, into: &mut Vec<u8>) -> Result<Option<usize>, Error> {
+        let mut state = self.network.state();
+        let until = state.now + POLL_NS;
+        state.advance(until);
+        let link = &mut state.links[self.link];
+        match link.sides[self.side].arrived.pop_front() {
+            Some(message) => {
+                into.extend_from_slice(&message);
+                Ok(Some(message.len()))
+            }
+            None if link.cut => Err(Error::PeerDead),
+            None => Ok(None),
+        }
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) -> Result<usize, Error> {
+        let mut state = self.network.state();
+        let until = state.now + POLL_NS;
+        state.advance(until);
+        let link = &mut state.links[self.link];
+        if self.side == 1 || link.done.is_empty() {
+            return if link.cut { Err(Error::PeerDead) } else { Ok(0) };
+        }
+        let count = link.done.len();
+        completions.extend(link.done.drain(..));
+        Ok(count)
+    }
+
+    fn arm(&mut self) -> Result<bool, Error> {
+        Ok(!self.has_news(&self.network.state()))
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Lets time pass until there is something to do, at most so long.
+    fn wait(&mut self, limit: Duration) -> Result<bool, Error> {
+        let mut state = self.network.state();
+        let end = state.now.saturating_add(limit.as_nanos() as u64);
+        while !self.has_news(&state) {
+            match state.events.peek() {
+                Some(&Reverse((time, _))) if time <= end => state.advance(time),
+                _ => {
+                    state.now = end;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        let mut state = self.network.state();
+        // What was sent before the end arrives before it: the other side sees the end a delay after the last message.
+        let last = state.links[self.link].sides[1 - self.side].last_arrival;
+        let time = last.max(state.now) + 1;
+        state.at(time, Event::Cut { link: self.link });
+    }
+}
