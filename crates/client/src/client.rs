@@ -152,10 +152,10 @@ impl Client {
 
     fn try_run(&mut self, command: &'static Command, args: &[&[u8]]) -> Result<Value> {
         let several = self.find_shards(command, args)?;
-        if let Some(point) = Point::of(command.name) {
-            if let Some(value) = self.read_one_sided(point, args)? {
-                return Ok(value);
-            }
+        if let Some(point) = Point::of(command.name)
+            && let Some(value) = self.read_one_sided(point, args)?
+        {
+            return Ok(value);
         }
         if several && !matches!(command.route, Route::All | Route::Front) {
             let requests = vec![Request::Command(command, OwnedArgs::new(args))];

@@ -26,7 +26,7 @@ pub(super) fn put(out: &mut Vec<u8>, body: &Body) {
         }
         Body::Executed { replies, seen, refused } => {
             out.push(2);
-            put_option(out, replies.as_ref(), |out, r| put_answers(out, r));
+            put_option(out, replies.as_ref(), put_answers);
             put_seen(out, seen);
             put_option(out, refused.as_ref(), |out, r| out.push(*r as u8));
         }
@@ -39,7 +39,7 @@ pub(super) fn put(out: &mut Vec<u8>, body: &Body) {
             put_u32(out, *attempt);
             put_u32(out, *round);
             put_u64(out, *snapshot);
-            put_option(out, answers.as_ref(), |out, a| put_answers(out, a));
+            put_option(out, answers.as_ref(), put_answers);
             put_seen(out, seen);
         }
         Body::Reserve(info, work, read) => {
@@ -72,7 +72,7 @@ pub(super) fn put(out: &mut Vec<u8>, body: &Body) {
         Body::Committed { txn, replies, seen } => {
             out.push(10);
             put_u64(out, txn.0);
-            put_option(out, replies.as_deref(), |out, r| put_answers(out, r));
+            put_option(out, replies.as_deref(), put_answers);
             put_seen(out, seen);
         }
         Body::Abort(txn) => {

@@ -222,6 +222,7 @@ impl Frames {
     }
 
     /// The next whole frame, without its length.
+    #[allow(clippy::should_implement_trait, reason = "it borrows what it returns")]
     pub fn next(&mut self) -> std::result::Result<Option<&[u8]>, TooLong> {
         let rest = &self.bytes[self.at..];
         let Some((head, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };

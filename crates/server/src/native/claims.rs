@@ -134,12 +134,10 @@ impl Claims {
                 What::Command(..) => {
                     let (class, keys) = command(op)?;
                     for key in keys {
-                        let enough = match (class, lock(key)?) {
-                            (_, Lock::Exclusive)
-                            | (Class::Blind, Lock::Blind)
-                            | (Class::Read, Lock::Shared) => true,
-                            _ => false,
-                        };
+                        let enough = matches!(
+                            (class, lock(key)?),
+                            (_, Lock::Exclusive) | (Class::Blind, Lock::Blind) | (Class::Read, Lock::Shared)
+                        );
                         ensure(enough, "an operation's lock is too weak")?;
                     }
                 }

@@ -114,7 +114,8 @@ fn op(args: &[&str]) -> Op {
 fn work_that_is_not_what_it_says_is_refused() {
     assert_eq!(changed(|_, _| {}), Ok(()));
     let key = |w: &Work| String::from_utf8(w.keys[0].0.bytes.to_vec()).expect("a test's key");
-    let lies: [(&str, fn(&mut TxnInfo, &mut Work)); 9] = [
+    type Lie = fn(&mut TxnInfo, &mut Work);
+    let lies: [(&str, Lie); 9] = [
         ("keys that are not declared", |_, w| w.keys.clear()),
         ("a key declared twice", |_, w| w.keys.push(w.keys[0].clone())),
         ("a lock that only watches", |_, w| w.keys[0].1 = Lock::Shared),
