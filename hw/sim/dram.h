@@ -1,0 +1,132 @@
+// A model of DRAM behind AXI4, at the resolution of the core's clock: banks, activation, refresh, the data bus, a controller.
+//
+//   AR/AW+W --> controller (ctrl_ns/2) --> bank: tRCD, CL, tRAS, tRP --> bus: one 64-byte burst --> controller (ctrl_ns/2) --> R
+//
+// Each 64 bytes of a burst are one access with automatic precharge (closed page: the accesses of a key-value store are random).
+// Accesses start in their order of arrival, as early as their bank, tRRD, tFAW, refresh and the bus allow; so banks work in parallel. Lines go to
+// banks by a hash of their address. A write is acknowledged when the controller has taken it (its queue is bounded), and
+// takes its time on bank and bus afterwards. Several AXI ports share one DRAM. What is not modelled: read/write turnaround beyond
+// tWTR, ranks, command bus contention, reordering for row hits.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <string>
+#include <vector>
+
+struct DramTiming {
+    std::string name;
+    int banks;
+    double rcd, cl, rp, ras, rrd, faw, burst, wr, wtr, rfc, refi, ctrl;  // ns
+    double fixed_clocks;  // >= 0: no DRAM, on-chip memory with this latency in clocks
+};
+
+inline DramTiming dram_preset(const std::string& name, double ctrl_ns) {
+    if (name == "ddr3-1600") return {name, 8, 13.75, 13.75, 13.75, 35, 7.5, 40, 5, 15, 7.5, 260, 7800, ctrl_ns, -1};
+    if (name == "ddr4-2400") return {name, 16, 14.16, 14.16, 14.16, 32, 4.9, 21, 3.33, 15, 7.5, 350, 7800, ctrl_ns, -1};
+    if (name == "onchip") return {name, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+    if (name == "random") return {name, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -2};
+    fprintf(stderr, "no such memory: %s\n", name.c_str());
+    exit(2);
+}
+
+struct Dram {
+    struct Read { int id, beats, sent; uint64_t addr; double ready; };
+    struct Write { int id, left; uint64_t addr; };
+    struct Port { std::vector<Read> reads; std::deque<Write> aw; std::deque<std::pair<int, double>> b; int cur = -1; };
+
+    DramTiming t;
+    double clk_ns;
+    std::vector<uint64_t> mem;
+    std::vector<Port> ports;
+    std::vector<double> bank_free, acts;
+    double bus_free = 0, next_ref = 0, write_until = 0, last_act = -1e9;
+    uint64_t reads = 0, writes = 0, lines = 0, rng = 88172645463325252ull;
+    double now = 0;
+
+    Dram(DramTiming timing, int nports, size_t bytes, double clk) : t(timing), clk_ns(clk), mem(bytes / 8, 0xdeadbeefdeadbeefull), ports(nports) {
+        bank_free.assign(t.banks, 0);
+        next_ref = t.refi;
+    }
+    uint64_t rand() { rng ^= rng << 13; rng ^= rng >> 7; rng ^= rng << 17; return rng; }
+
+    // when the line at this address has been moved, asked for now; and takes bank and bus
+    double access(uint64_t addr, bool write) {
+        lines++;
+        if (t.fixed_clocks >= 0) return now + t.fixed_clocks * clk_ns;
+        if (t.fixed_clocks == -2) return now + (rand() % 8 == 0 ? rand() % 90 : rand() % 12) * clk_ns;
+        uint64_t line = addr >> 6;
+        int bank = (line ^ line >> 5 ^ line >> 11) % t.banks;
+        double start = now + t.ctrl / 2;
+        while (start >= next_ref) {  // all banks are refreshed
+            for (auto& f : bank_free) f = std::max(f, next_ref + t.rfc);
+            next_ref += t.refi;
+        }
+        start = std::max(start, bank_free[bank]);
+        start = std::max(start, last_act + t.rrd);
+        if (acts.size() >= 4) start = std::max(start, acts[acts.size() - 4] + t.faw);
+        double data = std::max(start + t.rcd + t.cl, bus_free);
+        if (!write && write_until > 0) data = std::max(data, write_until + t.wtr);
+        start = data - t.rcd - t.cl;
+        last_act = start;
+        acts.push_back(start);
+        if (acts.size() > 64) acts.erase(acts.begin(), acts.begin() + 32);
+        bus_free = data + t.burst;
+        bank_free[bank] = std::max(start + t.ras, data + t.burst + (write ? t.wr : 0)) + t.rp;
+        if (write) write_until = data + t.burst; else write_until = 0;
+        return data + t.burst + t.ctrl / 2;
+    }
+    void ar(int port, int id, uint64_t addr, int len) {
+        reads++;
+        Read r{id, len + 1, 0, addr, 0};
+        double ready = 0;
+        for (uint64_t a = addr & ~63ull; a < addr + 8ull * (len + 1); a += 64) {
+            double done = access(a, false);
+            if (!ready) ready = done;  // lines behind the first come faster than the port takes them
+        }
+        r.ready = ready;
+        ports[port].reads.push_back(r);
+    }
+    bool aw_room(int port) { return ports[port].aw.size() < 4; }
+    void aw(int port, int id, uint64_t addr, int len) {
+        writes++;
+        ports[port].aw.push_back({id, len + 1, addr});
+    }
+    bool w_room(int port) { return bus_free < now + 400 && !ports[port].aw.empty(); }
+    void w(int port, uint64_t data, uint8_t strb) {
+        auto& p = ports[port];
+        auto& f = p.aw.front();
+        uint64_t m = 0;
+        for (int i = 0; i < 8; i++) if (strb >> i & 1) m |= 0xffull << i * 8;
+        auto& word = mem.at(f.addr / 8);
+        word = (word & ~m) | (data & m);
+        bool first = true;
+        if ((f.addr & 63) == 56 || f.left == 1) first = true; else first = false;
+        if (first) access(f.addr & ~63ull, true);
+        f.addr += 8;
+        if (--f.left == 0) {
+            double extra = t.fixed_clocks == -2 ? rand() % 40 * clk_ns : t.fixed_clocks >= 0 ? clk_ns : t.ctrl / 2;
+            p.b.push_back({f.id, now + extra});
+            p.aw.pop_front();
+        }
+    }
+    // the burst that sends in this clock, or -1
+    int r_pick(int port) {
+        auto& p = ports[port];
+        if (p.cur >= 0) return p.cur;
+        int best = -1;
+        for (size_t i = 0; i < p.reads.size(); i++)
+            if (p.reads[i].ready <= now && (best < 0 || p.reads[i].ready < p.reads[best].ready)) best = i;
+        return p.cur = best;
+    }
+    void r_pop(int port) {
+        auto& p = ports[port];
+        if (++p.reads[p.cur].sent == p.reads[p.cur].beats) {
+            p.reads.erase(p.reads.begin() + p.cur);
+            p.cur = -1;
+        }
+    }
+    bool b_ready(int port) { return !ports[port].b.empty() && ports[port].b.front().second <= now; }
+    void tick() { now += clk_ns; }
+};
