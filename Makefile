@@ -18,7 +18,8 @@ PYTEST   := $(VENV)/bin/pytest -c tests/pytest.ini
 SECONDS_PER_SOAK ?= 60
 
 .DEFAULT_GOAL := main
-.PHONY: main build serve test fmt clippy rust-test e2e history differential suite suite-if-there suite-audit softroce softroce-if-there soak bench clean help
+
+.PHONY: main build serve test fmt clippy rust-test e2e history differential suite suite-if-there suite-audit softroce softroce-if-there loom miri fuzz soak bench clean help
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -51,6 +52,16 @@ e2e: build $(VENV)/.ready ## real servers, real clients, recorded histories
 
 history: build $(VENV)/.ready ## only the recorded histories
 	$(PYTEST) tests/history
+
+loom: ## models of the memory layout, every order of their steps
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release --locked -p kintsugidb-arena --test loom
+
+miri: ## what is unsafe, under Miri (needs: rustup component add --toolchain nightly miri rust-src)
+	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test -p kintsugidb-arena --lib --test garbage
+
+fuzz: ## every fuzz target for a minute each (needs: cargo install cargo-fuzz, a nightly toolchain)
+	for dir in crates/*/fuzz; do for target in $$(basename -s .rs $$dir/fuzz_targets/*.rs); do \
+	  (cd $$dir/.. && $(CARGO) +nightly fuzz run $$target -- -max_total_time=60) || exit 1; done; done
 
 soak: build $(VENV)/.ready ## recorded histories for longer (SECONDS_PER_SOAK=60 each)
 	$(VENV)/bin/python tests/history/run.py --seconds $(SECONDS_PER_SOAK) --canary

@@ -5,18 +5,22 @@
 //!   isolation   RAMP-Fast, Small, Hybrid and locking against none
 //!   instructions what the algorithms cost single-key commands (valgrind)
 //!   memory      bytes a key, by shape, against redis-server
+//!   a1 … a4     the figures of RAMP over RDMA: client processes over tcp and shm (verbs, rdma)
 //! ```
 //! Servers are child processes on loopback, pinned to one core; the client runs on another. Rounds of the compared
 //! servers alternate, so that what else the machine does falls on both; the figures are medians. A rate is given a
 //! second of wall time and a second of the server's CPU time (from the scheduler's accounting, in nanoseconds).
 mod card;
 mod compare;
+mod figure;
 mod instructions;
 mod isolation;
 mod load;
 mod memory;
+mod papers;
 mod process;
 mod table;
+mod ycsb;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -51,6 +55,17 @@ enum Figure {
     Instructions(Common),
     /// Bytes a key against redis-server.
     Memory(MemoryArgs),
+    /// RAMP over fabrics: 95 % reads, 8 operations a transaction (RAMP over RDMA, figure 4).
+    A1(papers::PaperArgs),
+    /// Transaction size (figure 5).
+    A2(papers::PaperArgs),
+    /// Read share (figure 6).
+    A3(papers::PaperArgs),
+    /// YCSB (figure 7), and its core workloads.
+    A4(papers::PaperArgs),
+    /// One client process of the figures above.
+    #[command(hide = true)]
+    Client(papers::ClientArgs),
 }
 
 /// What every figure takes.
@@ -99,11 +114,19 @@ pub(crate) struct MemoryArgs {
 
 /// Runs one figure and prints it.
 pub fn run(bench: Bench) -> std::result::Result<(), Error> {
+    if let Figure::Client(c) = &bench.figure {
+        return papers::run_client(c);
+    }
     println!("{}", card::machine());
     match bench.figure {
         Figure::Redis(c) => compare::run(&c),
         Figure::Isolation(c) => isolation::run(&c),
         Figure::Instructions(c) => instructions::run(&c),
         Figure::Memory(m) => memory::run(&m),
+        Figure::A1(a) => papers::run(papers::Which::A1, &a),
+        Figure::A2(a) => papers::run(papers::Which::A2, &a),
+        Figure::A3(a) => papers::run(papers::Which::A3, &a),
+        Figure::A4(a) => papers::run(papers::Which::A4, &a),
+        Figure::Client(c) => papers::run_client(&c),
     }
 }

@@ -18,8 +18,20 @@ pub struct Server {
     pub name: String,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Its fabrics: name and address.
+    fabrics: Vec<(String, String)>,
     child: Child,
     _directory: tempdir::Directory,
+}
+
+/// What a server that native clients reach is like.
+pub struct Fabrics {
+    /// Which ones.
+    pub names: Vec<String>,
+    /// Shards.
+    pub shards: u16,
+    /// Threads.
+    pub threads: usize,
 }
 
 impl Server {
@@ -53,6 +65,38 @@ impl Server {
         })
     }
 
+    /// Starts `kintsugi serve` for native clients. Its threads go where the system puts them.
+    pub fn with_fabrics(binary: Option<&Path>, isolation: &str, wanted: &Fabrics) -> Result<Self> {
+        let binary = Self::program(binary)?;
+        let (shards, threads) = (wanted.shards.to_string(), wanted.threads.to_string());
+        let port = || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map(|a| a.port());
+        let mut fabrics = Vec::new();
+        let directory = tempdir::Directory::new().map_err(|e| Error::Io("a directory".into(), e))?;
+        for name in &wanted.names {
+            let address = match name.as_str() {
+                "shm" => format!("shm:{}", directory.path().join("kintsugi.shm").display()),
+                _ => format!("{name}:127.0.0.1:{}", port().map_err(|e| Error::Io("a port".into(), e))?),
+            };
+            fabrics.push((name.clone(), address));
+        }
+        let mut server = Self::start_in(&format!("kintsugi {isolation}"), directory, |port, _| {
+            let mut command = Command::new(&binary);
+            command.args(["serve", "--port", &port.to_string(), "--shards", &shards, "--threads", &threads]);
+            command.args(["--isolation", isolation]);
+            fabrics.iter().for_each(|(_, address)| {
+                command.args(["--fabric", address]);
+            });
+            command
+        })?;
+        server.fabrics = fabrics;
+        Ok(server)
+    }
+
+    /// The address of one of its fabrics.
+    pub fn fabric(&self, name: &str) -> Option<&str> {
+        self.fabrics.iter().find(|(n, _)| n == name).map(|(_, address)| address.as_str())
+    }
+
     /// Starts `kintsugi serve` under callgrind, whose report goes to the standard error that [`Server::end`] returns.
     pub fn kintsugi_under_callgrind(c: &Common, isolation: &str) -> Result<Self> {
         let binary = Self::binary(c)?;
@@ -81,15 +125,29 @@ impl Server {
     }
 
     fn binary(c: &Common) -> Result<std::path::PathBuf> {
-        match &c.server {
+        Self::program(c.server.as_deref())
+    }
+
+    fn program(path: Option<&Path>) -> Result<std::path::PathBuf> {
+        match path {
             Some(path) => path.canonicalize().map_err(|e| Error::Io(path.display().to_string(), e)),
             None => std::env::current_exe().map_err(|e| Error::Io("this program".into(), e)),
         }
     }
 
     fn start(name: &str, command: impl Fn(u16, &Path) -> Command) -> Result<Self> {
+        let directory = tempdir::Directory::new().map_err(|e| Error::Io(name.to_owned(), e))?;
+        let server = Self::start_in(name, directory, command)?;
+        server.pin()?;
+        Ok(server)
+    }
+
+    fn start_in(
+        name: &str,
+        directory: tempdir::Directory,
+        command: impl Fn(u16, &Path) -> Command,
+    ) -> Result<Self> {
         let io = |e| Error::Io(name.to_owned(), e);
-        let directory = tempdir::Directory::new().map_err(io)?;
         let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(io)?;
         let child = command(address.port(), directory.path())
             .current_dir(directory.path())
@@ -97,7 +155,8 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .map_err(io)?;
-        let server = Self { name: name.to_owned(), address, child, _directory: directory };
+        let fabrics = Vec::new();
+        let mut server = Self { name: name.to_owned(), address, fabrics, child, _directory: directory };
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             if let Ok(mut s) = TcpStream::connect(address) {
@@ -108,12 +167,14 @@ impl Server {
                     break;
                 }
             }
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(Error::Reply(format!("{name} ended at once ({status})")));
+            }
             if Instant::now() > deadline {
                 return Err(Error::Reply(format!("{name} does not answer on {address}")));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        server.pin()?;
         Ok(server)
     }
 

@@ -7,9 +7,34 @@ use crate::{Client, Error, Result, client::parse_one, link::Link};
 use kintsugidb_engine::{Point, PointReader};
 use kintsugidb_ramp::{Isolation, ShardId, TxnId, message::Proof, shard_of};
 use kintsugidb_wire::{Proto, Reply, Value};
+use std::time::{Duration, Instant};
 
-/// Looks at a transaction's record before a message is sent instead.
-const PATIENCE: usize = 200;
+/// How long somebody else's commit is waited for before a message is sent instead: less than that message would take where the server
+/// has to be woken for it.
+const PATIENCE: Duration = Duration::from_micros(200);
+/// Looks in a row before the processor is offered to others, whose commit it may be.
+const SPINS: u32 = 64;
+
+/// Waiting for what will be so in a moment.
+#[derive(Default)]
+struct Patience {
+    looks: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    /// Waits a little; false once it is enough.
+    fn wait(&mut self) -> bool {
+        self.looks += 1;
+        if self.looks < SPINS {
+            std::hint::spin_loop();
+            return true;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        std::thread::yield_now();
+        since.elapsed() < PATIENCE
+    }
+}
 
 impl Link {
     /// Whether shards may be read one-sidedly now.
@@ -21,7 +46,8 @@ impl Link {
     #[cold]
     fn settle_proofs(&mut self, shards: &[usize]) -> bool {
         let Some(point) = &self.point else { return false };
-        for _ in 0..PATIENCE {
+        let mut patience = Patience::default();
+        loop {
             let session = &mut self.session;
             self.unstable.retain(|(txn, shard, record)| {
                 let stable = point.is_stable(*shard, *record);
@@ -33,12 +59,10 @@ impl Link {
             if shards.iter().all(|s| self.session.proofs_for(*s as ShardId).is_none()) {
                 return true;
             }
-            if self.unstable.is_empty() {
+            if self.unstable.is_empty() || !patience.wait() {
                 return false;
             }
-            std::hint::spin_loop();
         }
-        false
     }
 
     /// Notes what was read. False if it cannot be noted, and has to be read by a message.
@@ -69,14 +93,22 @@ impl Link {
     fn one_sided<T>(
         &mut self,
         shards: &[usize],
-        f: impl FnOnce(&mut PointReader) -> Option<T>,
+        mut f: impl FnMut(&mut PointReader) -> Option<T>,
     ) -> Result<Option<T>> {
         if !self.may_read(shards) {
             return Ok(None);
         }
         let Some(point) = &mut self.point else { return Ok(None) };
         point.now_ms = crate::lease::coarse_ns() / 1_000_000;
-        let Some(read) = f(point) else { return Ok(None) };
+        let mut patience = Patience::default();
+        let read = loop {
+            match f(point) {
+                Some(read) => break read,
+                // Half of a transaction, most likely, whose other half is on its way.
+                None if patience.wait() => {}
+                None => return Ok(None),
+            }
+        };
         if !self.note(shards) {
             return Ok(None);
         }
