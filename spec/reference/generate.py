@@ -81,7 +81,11 @@ def canary():
         finally:
             setattr(target, name, true)
 
+    def spop_keeps(self, answer):
+        pass
+
     seen = {
+        "an SPOP that keeps the member": breaks(store.Store, "chosen", spop_keeps),
         "a DEL that removes nothing": breaks(store.Store, "_del", lambda self, data, req: (data, wire.OK, b"")),
         "a pop from the wrong end": breaks(store.Store, "_lpop", store.Store._rpop),
         "a limit off by one": breaks(wire, "KEY_MAX", 63),

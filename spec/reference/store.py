@@ -39,7 +39,10 @@ class Store:
         if name == "SPOP" and data:
             self._pending = (req, data)
             self.stats["ok"] += 1
-            return [wire.answer(req.op, wire.OK, req.id, member) for member in sorted(data)]
+            answers = [wire.answer(req.op, wire.OK, req.id, member) for member in sorted(data)]
+            if len(answers) == 1:
+                self.chosen(answers[0])
+            return answers
         if data is None:
             data = EMPTY[engine]() if EMPTY[engine] else None
         data, status, value = getattr(self, "_" + name.lower())(data, req)
