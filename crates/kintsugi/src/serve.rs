@@ -25,11 +25,14 @@ pub fn run(flags: &ArgMatches) -> Result<(), String> {
         env!("CARGO_PKG_VERSION"),
         server.thread_count()
     );
-    if server.addresses().is_empty() {
-        return Err("there is nothing to listen on: set port, unixsocket or fabric".into());
+    if server.addresses().is_empty() && server.udp_address().is_none() {
+        return Err("there is nothing to listen on: set port, unixsocket, udp or fabric".into());
     }
     for address in server.addresses() {
         println!("  listening on {address}");
+    }
+    if let Some(address) = server.udp_address() {
+        println!("  datagrams at {address}");
     }
     if let Some(port) = server.tcp_port() {
         println!("  connect:  redis-cli -p {port}");

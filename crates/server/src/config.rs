@@ -144,6 +144,9 @@ settings! {
     "fabric" fabric: String = String::new(), false;
     /// Microseconds for which a thread goes on polling a native connection that has fallen silent, before it sleeps.
     "fabric-spin-us" fabric_spin_us: u64 = 50, true;
+    /// The address and port to answer datagrams on (spec/wire.md), as 127.0.0.1:6380; empty for none. The sender of a
+    /// datagram can be forged: leave the loopback address unless the network is trusted.
+    "udp" udp: String = String::new(), false;
     /// Shards: partitions of the key space, each owned by one thread. A key's shard is its hash slot
     /// (as in Redis Cluster, {tags} included) modulo this number. 1 to 512.
     "shards" shards: usize = 16, false;

@@ -8,6 +8,7 @@
 //!     front     commands that need no shard (PING, CLIENT, CONFIG, INFO …)
 //!     native    connections over a fabric, whose clients coordinate transactions themselves
 //!     owner     the shards s with s % T == t
+//!   udp         one more thread: datagrams to requests of a connection of its own, replies to answers
 //!     mailbox   batches of calls, replies and letters to and from other threads
 //! ```
 //! Nothing is shared on the way of a request but mailboxes. No `unsafe` here.
@@ -38,6 +39,7 @@ mod sockets;
 mod stats;
 
 mod txn;
+mod udp;
 mod worker;
 
 pub use config::{Config, Isolation};
@@ -117,17 +119,20 @@ pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     unix_path: Option<std::path::PathBuf>,
+    udp_address: Option<std::net::SocketAddr>,
 }
 
 impl Server {
     /// Starts the threads and serves what comes in at `listeners`.
-    pub fn start(config: Config, listeners: Listeners) -> io::Result<Self> {
+    pub fn start(config: Config, mut listeners: Listeners) -> io::Result<Self> {
         config.check().map_err(io::Error::other)?;
         let threads = config.thread_count();
         listen::raise_file_limit(config.maxclients);
         let addresses = listeners.addresses();
         let tcp_port = listeners.tcp_port();
         let unix_path = listeners.unix_path();
+        let udp = listeners.udp.take();
+        let udp_address = udp.as_ref().map(std::net::UdpSocket::local_addr).transpose()?;
         choose_hash_seed();
         let seed = now_us() ^ u64::from(std::process::id()) << 40;
         let shared = Arc::new(Shared {
@@ -181,12 +186,21 @@ impl Server {
             let result = results.recv().map_err(io::Error::other).and_then(|r| r);
             result.inspect_err(|_| shared.stopping.store(true, Ordering::SeqCst))?;
         }
-        Ok(Self { shared, threads: handles, unix_path })
+        if let Some(socket) = udp {
+            let (shared, thread) = (shared.clone(), std::thread::Builder::new().name("kintsugi-udp".into()));
+            handles.push(thread.spawn(move || udp::run(&shared, &socket))?);
+        }
+        Ok(Self { shared, threads: handles, unix_path, udp_address })
     }
 
     /// Where it listens, as people write it.
     pub fn addresses(&self) -> &[String] {
         &self.shared.addresses
+    }
+
+    /// Where it answers datagrams, if it does.
+    pub fn udp_address(&self) -> Option<std::net::SocketAddr> {
+        self.udp_address
     }
 
     /// The TCP port, if it listens on one.
@@ -196,7 +210,7 @@ impl Server {
 
     /// How many threads serve.
     pub fn thread_count(&self) -> usize {
-        self.threads.len()
+        self.shared.threads()
     }
 
     /// Begins to stop: no new connections and requests; replies under way are still sent.

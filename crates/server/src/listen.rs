@@ -7,7 +7,7 @@ use crate::Config;
 use kintsugidb_fabric::{Address, ListenOptions, Listener as Fabric, listen};
 use std::{
     io,
-    net::TcpListener,
+    net::{TcpListener, UdpSocket},
     os::unix::net::{UnixListener, UnixStream},
     path::PathBuf,
 };
@@ -21,6 +21,8 @@ pub struct Listeners {
     pub unix: Option<(UnixListener, PathBuf)>,
     /// Fabrics, for native clients.
     pub fabrics: Vec<Box<dyn Fabric>>,
+    /// Where datagrams are answered.
+    pub udp: Option<UdpSocket>,
 }
 
 /// How long a native client may go on reading the regions of a server that is gone, at most; a new server at the same place waits that
@@ -47,6 +49,12 @@ impl Listeners {
             all.unix = Some((unix, path));
         }
         all.bind_fabrics(&config.fabric)?;
+        if !config.udp.is_empty() {
+            let fail = |e: io::Error| {
+                io::Error::new(e.kind(), format!("cannot take datagrams at {}: {e}", config.udp))
+            };
+            all.udp = Some(UdpSocket::bind(&config.udp).map_err(fail)?);
+        }
         Ok(all)
     }
 

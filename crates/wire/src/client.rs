@@ -34,6 +34,11 @@ impl Client {
         Ok(Self::over(Stream::Unix(UnixStream::connect(path)?)))
     }
 
+    /// Uses a Unix socket that is connected already.
+    pub fn over_unix(stream: UnixStream) -> Self {
+        Self::over(Stream::Unix(stream))
+    }
+
     fn over(stream: Stream) -> Self {
         Self { stream, out: Vec::new(), input: Vec::new(), at: 0 }
     }

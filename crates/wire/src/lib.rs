@@ -1,6 +1,7 @@
-//! RESP2 and RESP3: parsing requests, writing replies, and the client's side of both.
+//! RESP2 and RESP3: parsing requests, writing replies, and the client's side of both. The datagram protocol.
 mod args;
 pub mod client;
+pub mod datagram;
 mod parse;
 mod reply;
 mod slot;
