@@ -65,13 +65,13 @@ pub(crate) fn run(shared: &Shared, socket: &UdpSocket) {
             Some(client) => gate.turn(client),
             empty => gate.connect().map(|c| *empty = Some(c)),
         };
-        if let Err(e) = turn {
-            if !shared.stopping.load(SeqCst) {
-                eprintln!("kintsugi: the UDP listener begins again: {e}");
-                // What was in hand may have been done or not; nobody can say, so nobody is answered.
-                client = None;
-                std::thread::sleep(LOOK);
-            }
+        if let Err(e) = turn
+            && !shared.stopping.load(SeqCst)
+        {
+            eprintln!("kintsugi: the UDP listener begins again: {e}");
+            // What was in hand may have been done or not; nobody can say, so nobody is answered.
+            client = None;
+            std::thread::sleep(LOOK);
         }
     }
 }
