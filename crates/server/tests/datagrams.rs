@@ -132,7 +132,7 @@ fn traces_with_many_requests_on_the_way_are_answered_as_the_reference_does() {
 #[test]
 fn redis_clients_see_what_datagrams_wrote_and_the_counters_count() {
     let mut s = Running::start();
-    let mut ask = |hex: &str| {
+    let ask = |hex: &str| {
         s.socket.send(&unhex(hex)).unwrap();
         s.receive()
     };
