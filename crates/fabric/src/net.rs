@@ -26,6 +26,11 @@ pub(crate) fn readable(fd: BorrowedFd<'_>, limit: Duration) -> Result<bool, Erro
     poll_one(fd, PollFlags::IN, limit)
 }
 
+/// Whether the peer of a socket has ended it. Does not look at what it has said.
+pub(crate) fn hung_up(fd: BorrowedFd<'_>) -> Result<bool, Error> {
+    poll_one(fd, PollFlags::RDHUP, Duration::ZERO)
+}
+
 /// What is left of a set-up's time.
 pub(crate) struct Deadline {
     end: Instant,

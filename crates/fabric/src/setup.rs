@@ -171,8 +171,8 @@ impl std::fmt::Debug for Connected {
 pub fn connect(address: &Address, options: &ConnectOptions) -> Result<Connected, Error> {
     match address {
         Address::Shm(path) => shm::connect(path, options),
+        Address::Verbs(at) | Address::Rdma(at) => rdma::connect(address.fabric(), at, options),
         Address::Tcp(at) => tcp::connect(at, options),
-        Address::Rdma(at) => rdma::connect(Fabric::Rdma, at, options),
         other => Err(unavailable(other.fabric())),
     }
 }
@@ -184,8 +184,10 @@ pub fn connect(address: &Address, options: &ConnectOptions) -> Result<Connected,
 pub fn listen(address: &Address, options: &ListenOptions) -> Result<Box<dyn Listener>, Error> {
     match address {
         Address::Shm(path) => Ok(Box::new(shm::Listener::bind(path, options)?)),
+        Address::Verbs(at) | Address::Rdma(at) => {
+            Ok(Box::new(rdma::Listener::bind(address.fabric(), at, options)?))
+        }
         Address::Tcp(at) => Ok(Box::new(tcp::Listener::bind(at, options)?)),
-        Address::Rdma(at) => Ok(Box::new(rdma::Listener::bind(Fabric::Rdma, at, options)?)),
         other => Err(unavailable(other.fabric())),
     }
 }

@@ -19,6 +19,17 @@ const RETRIES_WITHOUT_ROOM: u8 = 7;
 const WAIT_FOR_ROOM: u8 = 12;
 const HOP_LIMIT: u8 = 64;
 
+/// What a peer may do at all; with which memory, its registration says.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// It sends messages.
+    Nothing,
+    /// It also writes: a ring.
+    Writes,
+    /// It also reads: regions.
+    WritesAndReads,
+}
+
 /// How much work a pair has room for.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Sizes {
@@ -110,7 +121,6 @@ impl Piece<'_> {
 #[derive(Copy, Clone)]
 pub(crate) enum Work<'a> {
     /// A message into whatever the peer posted to receive.
-    #[allow(dead_code, reason = "for the fabric `verbs`")]
     Send(Piece<'a>),
     /// Into the peer's memory.
     Write(Piece<'a>, Remote),
@@ -145,7 +155,7 @@ impl Pair {
         receives: &Arc<Queue>,
         sizes: Sizes,
         sequence: u32,
-        peer_reads: bool,
+        reach: Reach,
     ) -> Result<Pair, Error> {
         let device = &domain.device;
         let mut raw = null_mut();
@@ -177,7 +187,7 @@ impl Pair {
                     receives,
                     wanted.cap.max_inline_data,
                     sequence,
-                    peer_reads,
+                    reach,
                 );
             }
         }
@@ -192,7 +202,7 @@ impl Pair {
         receives: &Arc<Queue>,
         inline: u32,
         sequence: u32,
-        peer_reads: bool,
+        reach: Reach,
     ) -> Result<Pair, Error> {
         // SAFETY: the context is open; the driver has filled its table.
         let ops = unsafe { &domain.device.context.as_ref().ops };
@@ -204,12 +214,15 @@ impl Pair {
         let (domain, _sends, _receives) = (domain.clone(), sends.clone(), receives.clone());
         let sequence = sequence & 0xff_ffff;
         let pair = Pair { raw, domain, _sends, _receives, inline, sequence, post_send, post_recv };
-        let reads = if peer_reads { IBV_ACCESS_REMOTE_READ } else { 0 };
+        let reach = match reach {
+            Reach::Nothing => 0,
+            Reach::Writes => IBV_ACCESS_REMOTE_WRITE,
+            Reach::WritesAndReads => IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+        };
         let mut state = ibv_qp_attr {
             qp_state: IBV_QPS_INIT,
             port_num: pair.domain.device.port.number,
-            // Writes are what rings are for; which memory can be written, its registration says.
-            qp_access_flags: (IBV_ACCESS_REMOTE_WRITE | reads) as u32,
+            qp_access_flags: reach as u32,
             ..ibv_qp_attr::default()
         };
         pair.modify(&mut state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)?;

@@ -30,17 +30,17 @@ struct End {
 
 const SIZES: Sizes = Sizes { sends: 64, receives: 64 };
 
-fn end(device: &Arc<Device>, peer_reads: bool) -> End {
+fn end(device: &Arc<Device>, reach: Reach) -> End {
     let domain = Domain::new(device).unwrap();
     let channel = Channel::new(device).unwrap();
     let sends = Queue::new(&channel, SIZES.sends).unwrap();
     let receives = Queue::new(&channel, SIZES.receives).unwrap();
-    let pair = Pair::new(&domain, &sends, &receives, SIZES, 0x12_3456, peer_reads).unwrap();
+    let pair = Pair::new(&domain, &sends, &receives, SIZES, 0x12_3456, reach).unwrap();
     End { domain, channel, sends, receives, pair }
 }
 
 fn ends(device: &Arc<Device>) -> (End, End) {
-    let (a, b) = (end(device, true), end(device, true));
+    let (a, b) = (end(device, Reach::WritesAndReads), end(device, Reach::WritesAndReads));
     let there = |end: &End| Endpoint::decode(&end.pair.endpoint().encode()).unwrap();
     a.pair.connect(&there(&b)).unwrap();
     b.pair.connect(&there(&a)).unwrap();
@@ -105,7 +105,7 @@ fn refused(
 ) -> Option<u32> {
     let device = device()?;
     let (a, b) = ends(&device);
-    let other = end(&device, true);
+    let other = end(&device, Reach::WritesAndReads);
     let (here, there, elsewhere) =
         (memory(&a, Rights::Local), memory(&b, rights), memory(&other, Rights::RemoteReadWrite));
     let (write, remote) = work(&here, &there, &elsewhere);

@@ -53,6 +53,31 @@ impl OneSidedBlob {
     }
 }
 
+/// The queue pair of the messages, then that of the agent.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct TwoSidedBlob {
+    pub messages: Endpoint,
+    pub agent: Endpoint,
+}
+
+impl TwoSidedBlob {
+    pub fn encode(&self) -> Vec<u8> {
+        [self.messages.encode(), self.agent.encode()].concat()
+    }
+
+    /// # Errors
+    /// [`Error::Protocol`] for what cannot be.
+    pub fn decode(from: &[u8]) -> Result<TwoSidedBlob, Error> {
+        const WRONG: Error = Error::Protocol("impossible queue pairs");
+        let (messages, rest) = from.split_first_chunk().ok_or(WRONG)?;
+        let (agent, rest) = rest.split_first_chunk().ok_or(WRONG)?;
+        match (Endpoint::decode(messages), Endpoint::decode(agent), rest) {
+            (Some(messages), Some(agent), []) => Ok(TwoSidedBlob { messages, agent }),
+            _ => Err(WRONG),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +106,9 @@ mod tests {
                 prop_assert_eq!(other.encode(), bytes.clone());
                 prop_assert!(limits::RING_BYTES_RANGE.contains(&other.inbox.ring_bytes));
             }
+            let two = TwoSidedBlob { messages: GOOD.endpoint, agent: Endpoint { number: 18, ..GOOD.endpoint } };
+            prop_assert_eq!(TwoSidedBlob::decode(&two.encode()).unwrap(), two);
+            prop_assert!(TwoSidedBlob::decode(&bytes).is_err());
             prop_assert!(cut == BYTES || OneSidedBlob::decode(&bytes[..cut]).is_err());
         }
     }

@@ -1,19 +1,35 @@
 //! What both fabrics share: a queue pair with its completions, the socket that tells of the peer's end, and sleeping.
 
 use crate::ibv::{
-    Channel, Device, Domain, Ended, Endpoint, Pair, Piece, Queue, SUCCESS, Sizes, Work, refused, unanswered,
+    Channel, Device, Domain, Ended, Endpoint, Pair, Piece, Queue, Reach, SUCCESS, Sizes, Work, refused,
+    unanswered,
 };
-use crate::net::Heard;
 use crate::{Completion, Error, Fabric, Failure, limits};
 use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Fruitless polls between two looks at whether the peer still lives.
 const LOOK_AT_SOCKET: u32 = 512;
 /// Completions fetched at once.
 const BATCH: usize = 32;
+
+/// What a connection that is closed waits for its last messages to arrive.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// The end of a connection from this side. A queue pair that is destroyed takes along what has not arrived, so that is waited for.
+pub(super) fn linger(link: &mut Link, mut progress: impl FnMut(&mut Link) -> Result<(), Error>) {
+    let end = Instant::now() + LINGER;
+    while !link.dead && !link.quiet() && Instant::now() < end {
+        if progress(link).is_err() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    super::socket::shut(link.socket());
+}
 
 /// What was posted, in the order in which it completes.
 enum Posted {
@@ -51,7 +67,7 @@ impl Link {
         device: &Arc<Device>,
         socket: OwnedFd,
         sizes: Sizes,
-        peer_reads: bool,
+        reach: Reach,
     ) -> Result<Link, Error> {
         let failed = |error: crate::ibv::Error| error.on(fabric);
         let domain = Domain::new(device).map_err(failed)?;
@@ -59,10 +75,11 @@ impl Link {
         let sends = Queue::new(&channel, sizes.sends).map_err(failed)?;
         let receives = Queue::new(&channel, sizes.receives).map_err(failed)?;
         let sequence = crate::net::secret()? as u32;
-        let pair = Pair::new(&domain, &sends, &receives, sizes, sequence, peer_reads).map_err(failed)?;
+        let pair = Pair::new(&domain, &sends, &receives, sizes, sequence, reach).map_err(failed)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create"))?;
-        for fd in [channel.fd(), socket.as_fd()] {
-            epoll::add(&epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+        let end = epoll::EventFlags::RDHUP;
+        for (fd, event) in [(channel.fd(), epoll::EventFlags::IN), (socket.as_fd(), end)] {
+            epoll::add(&epoll, fd, epoll::EventData::new_u64(0), event)
                 .map_err(Error::system("epoll_ctl"))?;
         }
         Ok(Link {
@@ -219,22 +236,13 @@ impl Link {
         }
     }
 
-    /// Notices the peer's end.
+    /// Notices the peer's end. Nothing is said on the socket after the set-up, and nothing is read.
     pub fn look_at_socket(&mut self) -> Result<(), Error> {
-        let mut byte = [0; 16];
-        match crate::net::receive(&self.socket, &mut byte)? {
-            Heard::Nothing => Ok(()),
-            // Nothing is said here after the set-up.
-            Heard::Bytes(_) => {
-                self.die();
-                Err(Error::Protocol("bytes on the set-up's socket"))
-            }
-            Heard::End => {
-                self.gone = true;
-                self.die();
-                Ok(())
-            }
+        if crate::net::hung_up(self.socket.as_fd())? {
+            self.gone = true;
+            self.die();
         }
+        Ok(())
     }
 
     /// Now and then, when there was nothing to do: does the peer live?

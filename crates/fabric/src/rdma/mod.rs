@@ -32,6 +32,7 @@ mod blob;
 mod link;
 mod messages;
 mod onesided;
+mod posts;
 mod rings;
 mod setup;
 mod socket;

@@ -14,9 +14,6 @@ use std::time::{Duration, Instant};
 
 /// What a buffer's last operations may take before the connection is given up: more than all retries.
 const DRAIN: Duration = Duration::from_secs(5);
-/// What a connection that is closed waits for its last messages to arrive.
-const LINGER: Duration = Duration::from_millis(200);
-
 pub(super) struct Rdma {
     rings: Rings,
     messages: Messages,
@@ -200,14 +197,7 @@ impl Connection for Rdma {
 
 impl Drop for Rdma {
     fn drop(&mut self) {
-        // A queue pair that is destroyed takes along what has not arrived.
-        let end = Instant::now() + LINGER;
-        while !self.rings.link.dead && !self.rings.link.quiet() && Instant::now() < end {
-            if self.progress().is_err() {
-                break;
-            }
-            std::thread::yield_now();
-        }
-        super::socket::shut(self.rings.link.socket());
+        let _ = self.progress();
+        super::link::linger(&mut self.rings.link, |link| link.progress());
     }
 }

@@ -1,14 +1,16 @@
 //! Set-up over a TCP socket, from both sides: who may come in, keys, queue pairs.
 
-use super::blob::OneSidedBlob;
+use super::blob::{OneSidedBlob, TwoSidedBlob};
 use super::link::Link;
 use super::onesided::Rdma;
+use super::posts::Posts;
 use super::rings::{self, Rings};
 use super::socket;
 use crate::handshake::{First, Hello, Welcome};
-use crate::ibv::{Device, Registered, Rights, Sizes};
+use crate::ibv::{Device, Reach, Registered, Rights, Sizes};
 use crate::net::Deadline;
 use crate::pending::{Heard, Waiting, refuse};
+use crate::tcp::{Agent, Opened, Stream, Tcp};
 use crate::{
     Accepted, Access, Address, ConnectOptions, Connected, Connection, Error, Export, Fabric, Gate,
     ListenOptions, Peer, Refusal, RefusalCode, RemoteRegion, limits,
@@ -16,13 +18,30 @@ use crate::{
 use rustix::event::epoll;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the connecting side says once its queue pair can receive.
 const READY: u8 = 1;
 
-const SIZES: Sizes =
+const ONE_SIDED: Sizes =
     Sizes { sends: (limits::OUTSTANDING + rings::SENDS) as u32, receives: rings::RECEIVES as u32 };
+const TWO_SIDED: Sizes = Sizes { sends: limits::VERBS_SLOTS as u32, receives: limits::VERBS_SLOTS as u32 };
+
+fn two_sided_link(fabric: Fabric, device: &Arc<Device>, socket: OwnedFd) -> Result<Link, Error> {
+    Link::new(fabric, device, socket, TWO_SIDED, Reach::Nothing)
+}
+
+fn doubled(fd: &OwnedFd) -> Result<OwnedFd, Error> {
+    fd.try_clone().map_err(|_| Error::Unsafe("its descriptor cannot be doubled"))
+}
+
+/// The listening side of a connection, and what the other is told.
+struct Made {
+    connection: Box<dyn Connection>,
+    blob: Vec<u8>,
+    regions: Vec<RemoteRegion>,
+}
 
 /// A connection that was welcomed, and whose other end is not yet ready.
 struct Half {
@@ -39,6 +58,9 @@ pub(crate) struct Listener {
     /// Of the listening socket, and of the halves' sockets.
     epoll: OwnedFd,
     halves: Vec<Half>,
+    /// Serves the one-sided accesses of `verbs`.
+    agent: Option<Arc<Agent>>,
+    seats: u64,
     ring_bytes: u64,
     incarnation: u64,
     handshake: Duration,
@@ -66,6 +88,8 @@ impl Listener {
             address,
             epoll,
             halves: Vec::new(),
+            agent: None,
+            seats: 0,
             ring_bytes,
             incarnation,
             handshake,
@@ -88,28 +112,79 @@ impl Listener {
         let peer = Peer { address: Some(address), process: None };
         // The queue pair is made for those only who may come in.
         let grant = gate.admit(&hello, &peer).map_err(Error::Refused)?;
-        let kept = fd.try_clone().map_err(|_| Error::Unsafe("its descriptor cannot be doubled"))?;
+        let kept = doubled(fd)?;
         let device = Device::open(Some(own.ip())).map_err(|error| error.on(self.fabric))?;
-        let theirs = OneSidedBlob::decode(&hello.blob)?;
-        let link = Link::new(self.fabric, &device, kept, SIZES, true)?;
-        let (inbox, inbox_at) = rings::inbox(&link, self.ring_bytes)?;
-        let ours = OneSidedBlob { endpoint: link.endpoint(), inbox: inbox_at };
-        let (regions, exports) = register(&link, &grant.exports)?;
-        link.connect(&theirs.endpoint)?;
-        let rings = Rings::new(link, inbox, self.ring_bytes, theirs.inbox)?;
-        let connection: Box<dyn Connection> = Box::new(Rdma::new(rings, Vec::new(), exports));
+        let Made { connection, blob, regions } = match self.fabric {
+            Fabric::Verbs => self.two_sided(&device, kept, &hello.blob, grant.exports)?,
+            _ => self.one_sided(&device, kept, &hello.blob, &grant.exports)?,
+        };
         self.connections += 1;
-        let (id, incarnation, blob) = (self.connections, self.incarnation, ours.encode());
+        let (id, incarnation) = (self.connections, self.incarnation);
         let frame = Welcome { connection: id, incarnation, info: grant.info, blob, regions }.encode()?;
         if crate::net::send(fd, &frame)? != Some(frame.len()) {
             return Err(Error::PeerDead);
         }
         let accepted = Accepted { connection, id, user: hello.user, role: hello.role, peer };
-        let socket = fd.try_clone().map_err(|_| Error::Unsafe("its descriptor cannot be doubled"))?;
+        let socket = doubled(fd)?;
         let deadline = Deadline::new("the handshake", self.handshake);
         epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
             .map_err(Error::system("epoll_ctl"))?;
         Ok(Half { accepted, socket, deadline })
+    }
+
+    fn one_sided(
+        &self,
+        device: &Arc<Device>,
+        socket: OwnedFd,
+        blob: &[u8],
+        exports: &[Export],
+    ) -> Result<Made, Error> {
+        let theirs = OneSidedBlob::decode(blob)?;
+        let link = Link::new(self.fabric, device, socket, ONE_SIDED, Reach::WritesAndReads)?;
+        let (inbox, inbox_at) = rings::inbox(&link, self.ring_bytes)?;
+        let ours = OneSidedBlob { endpoint: link.endpoint(), inbox: inbox_at };
+        let (regions, exports) = register(&link, exports)?;
+        link.connect(&theirs.endpoint)?;
+        let rings = Rings::new(link, inbox, self.ring_bytes, theirs.inbox)?;
+        let connection = Box::new(Rdma::new(rings, Vec::new(), exports));
+        Ok(Made { connection, blob: ours.encode(), regions })
+    }
+
+    fn two_sided(
+        &mut self,
+        device: &Arc<Device>,
+        socket: OwnedFd,
+        blob: &[u8],
+        exports: Vec<Export>,
+    ) -> Result<Made, Error> {
+        let theirs = TwoSidedBlob::decode(blob)?;
+        let desk = two_sided_link(self.fabric, device, doubled(&socket)?)?;
+        let messages = two_sided_link(self.fabric, device, socket)?;
+        let ours = TwoSidedBlob { messages: messages.endpoint(), agent: desk.endpoint() };
+        let (mut regions, mut opened) = (Vec::new(), Vec::new());
+        for Export { id, access, memory } in exports {
+            if access == Access::ReadWrite && !memory.writable() {
+                return Err(Error::Unsafe(
+                    "a region that is mapped for reading cannot be exported for writing",
+                ));
+            }
+            let key = crate::net::secret()?;
+            regions.push(RemoteRegion { id, access, length: memory.len(), key, base: 0 });
+            opened.push(Opened { key, access, memory });
+        }
+        messages.connect(&theirs.messages)?;
+        desk.connect(&theirs.agent)?;
+        let messages = Stream::over(Box::new(Posts::new(messages)?), Vec::new());
+        let desk = Stream::over(Box::new(Posts::new(desk)?), Vec::new());
+        let agent = match &self.agent {
+            Some(agent) => agent.clone(),
+            None => self.agent.insert(Arc::new(Agent::start()?)).clone(),
+        };
+        self.seats += 1;
+        let seat = agent.serve(self.seats, desk, opened);
+        // The operations' time limit is for whoever asks; this side is handed no regions.
+        let connection = Tcp::new(self.fabric, messages, None, Some(seat), Vec::new(), limits::OPERATION)?;
+        Ok(Made { connection: Box::new(connection), blob: ours.encode(), regions })
     }
 
     /// A connection whose other end is ready; those that hang up or take too long are dropped.
@@ -183,25 +258,71 @@ pub(crate) fn connect(fabric: Fabric, at: &str, options: &ConnectOptions) -> Res
     let socket = socket::connect(at, options.handshake)?;
     let (own, _) = socket::addresses(&socket)?;
     let device = Device::open(Some(own.ip())).map_err(|error| error.on(fabric))?;
-    let kept = socket.try_clone().map_err(|_| Error::Unsafe("its descriptor cannot be doubled"))?;
-    let link = Link::new(fabric, &device, kept, SIZES, false)?;
+    let kept = doubled(&socket)?;
+    let asking = Asking { fabric, options, socket: &socket, deadline: &deadline };
+    let (connection, welcome) = match fabric {
+        Fabric::Verbs => two_sided(&asking, &device, kept)?,
+        _ => one_sided(&asking, &device, kept)?,
+    };
+    Ok(Connected { connection, id: welcome.connection, incarnation: welcome.incarnation, info: welcome.info })
+}
+
+/// The connecting side of a handshake.
+struct Asking<'a> {
+    fabric: Fabric,
+    options: &'a ConnectOptions,
+    socket: &'a OwnedFd,
+    deadline: &'a Deadline,
+}
+
+impl Asking<'_> {
+    fn hello(&self, blob: Vec<u8>) -> Result<Welcome, Error> {
+        let hello = Hello {
+            fabric: self.fabric,
+            role: self.options.role,
+            user: self.options.user.clone(),
+            password: self.options.password.clone(),
+            blob,
+        };
+        crate::net::send_all(self.socket, &hello.encode()?, self.deadline)?;
+        welcomed(self.socket, self.deadline)
+    }
+
+    fn ready(&self) -> Result<(), Error> {
+        crate::net::send_all(self.socket, &[READY], self.deadline)
+    }
+}
+
+type Joined = (Box<dyn Connection>, Welcome);
+
+fn one_sided(asking: &Asking<'_>, device: &Arc<Device>, socket: OwnedFd) -> Result<Joined, Error> {
+    let link = Link::new(asking.fabric, device, socket, ONE_SIDED, Reach::Writes)?;
     let ring_bytes = limits::RING_BYTES as u64;
     let (inbox, inbox_at) = rings::inbox(&link, ring_bytes)?;
-    let hello = Hello {
-        fabric,
-        role: options.role,
-        user: options.user.clone(),
-        password: options.password.clone(),
-        blob: OneSidedBlob { endpoint: link.endpoint(), inbox: inbox_at }.encode(),
-    };
-    crate::net::send_all(&socket, &hello.encode()?, &deadline)?;
-    let welcome = welcomed(&socket, &deadline)?;
+    let mut welcome = asking.hello(OneSidedBlob { endpoint: link.endpoint(), inbox: inbox_at }.encode())?;
     let theirs = OneSidedBlob::decode(&welcome.blob)?;
     link.connect(&theirs.endpoint)?;
     let rings = Rings::new(link, inbox, ring_bytes, theirs.inbox)?;
-    crate::net::send_all(&socket, &[READY], &deadline)?;
-    let connection = Box::new(Rdma::new(rings, welcome.regions, Vec::new()));
-    Ok(Connected { connection, id: welcome.connection, incarnation: welcome.incarnation, info: welcome.info })
+    asking.ready()?;
+    let regions = std::mem::take(&mut welcome.regions);
+    Ok((Box::new(Rdma::new(rings, regions, Vec::new())), welcome))
+}
+
+fn two_sided(asking: &Asking<'_>, device: &Arc<Device>, socket: OwnedFd) -> Result<Joined, Error> {
+    let desk = two_sided_link(asking.fabric, device, doubled(&socket)?)?;
+    let messages = two_sided_link(asking.fabric, device, socket)?;
+    let blob = TwoSidedBlob { messages: messages.endpoint(), agent: desk.endpoint() }.encode();
+    let mut welcome = asking.hello(blob)?;
+    let theirs = TwoSidedBlob::decode(&welcome.blob)?;
+    messages.connect(&theirs.messages)?;
+    desk.connect(&theirs.agent)?;
+    let messages = Stream::over(Box::new(Posts::new(messages)?), Vec::new());
+    let desk = Stream::over(Box::new(Posts::new(desk)?), Vec::new());
+    asking.ready()?;
+    let (_, host) = socket::addresses(asking.socket)?;
+    let (regions, operation) = (std::mem::take(&mut welcome.regions), asking.options.operation);
+    let desk = Some((desk, host.to_string()));
+    Ok((Box::new(Tcp::new(asking.fabric, messages, desk, None, regions, operation)?), welcome))
 }
 
 /// Waits for the welcome, behind which nothing may come.

@@ -15,7 +15,7 @@ const ANSWERS: usize = 1 << 20;
 const NEWS: u64 = 0;
 
 /// A region as one connection may use it.
-pub(super) struct Opened {
+pub(crate) struct Opened {
     pub key: u64,
     pub access: Access,
     pub memory: Arc<Mapping>,
@@ -41,13 +41,13 @@ impl Shared {
 }
 
 /// The agent of a listener. Ends with its last user.
-pub(super) struct Agent {
+pub(crate) struct Agent {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A connection's place at the agent; given up on drop.
-pub(super) struct Seat {
+pub(crate) struct Seat {
     agent: Arc<Agent>,
     number: u64,
 }
@@ -146,14 +146,14 @@ impl Desk {
     /// Serves what a visitor has asked; one that breaks the protocol is shown out.
     fn serve(&mut self, number: u64) {
         let Some(visitor) = self.visitors.get_mut(&number) else { return };
-        let stays = visitor.turn().is_ok() && !visitor.stream.ended;
+        let stays = visitor.work().is_ok() && !visitor.stream.ended;
         let wants_out = visitor.stream.unsent() > 0;
         if !stays {
             self.visitors.remove(&number);
         } else if wants_out != visitor.wants_out {
             visitor.wants_out = wants_out;
             // While answers wait, no further requests are taken.
-            let flags = if wants_out { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+            let flags = if wants_out { visitor.stream.room() } else { epoll::EventFlags::IN };
             let data = epoll::EventData::new_u64(number);
             if epoll::modify(&self.epoll, visitor.stream.fd(), data, flags).is_err() {
                 self.visitors.remove(&number);
@@ -163,6 +163,18 @@ impl Desk {
 }
 
 impl Visitor {
+    /// Serves until there is nothing to do.
+    fn work(&mut self) -> Result<(), Error> {
+        loop {
+            self.turn()?;
+            // While answers wait, no further requests are taken.
+            let wants_input = self.stream.unsent() == 0;
+            if self.stream.ended || self.stream.rest(wants_input)? {
+                return Ok(());
+            }
+        }
+    }
+
     fn turn(&mut self) -> Result<(), Error> {
         self.stream.flush()?;
         loop {

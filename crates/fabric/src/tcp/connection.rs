@@ -38,7 +38,8 @@ struct Desk {
     host: String,
 }
 
-pub(super) struct Tcp {
+pub(crate) struct Tcp {
+    fabric: Fabric,
     messages: Stream,
     desk: Option<Desk>,
     /// Our agent's place for the peer.
@@ -55,6 +56,7 @@ pub(super) struct Tcp {
 impl Tcp {
     /// `desk`: the socket to the agent, and where that is, for people.
     pub fn new(
+        fabric: Fabric,
         messages: Stream,
         desk: Option<(Stream, String)>,
         seat: Option<Seat>,
@@ -79,6 +81,7 @@ impl Tcp {
             }
         };
         Ok(Tcp {
+            fabric,
             messages,
             desk,
             _seat: seat,
@@ -188,8 +191,7 @@ impl Tcp {
             let want = stream.unsent() > 0;
             if want != *wants && !stream.ended {
                 *wants = want;
-                let flags =
-                    if want { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+                let flags = if want { epoll::EventFlags::IN | stream.room() } else { epoll::EventFlags::IN };
                 epoll::modify(&self.epoll, stream.fd(), epoll::EventData::new_u64(0), flags)
                     .map_err(Error::system("epoll_ctl"))?;
             }
@@ -247,7 +249,7 @@ impl Desk {
 impl Connection for Tcp {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            fabric: Fabric::Tcp,
+            fabric: self.fabric,
             one_sided: OneSided::Emulated,
             direct: false,
             atomicity_bytes: 8,
@@ -341,6 +343,11 @@ impl Connection for Tcp {
             return Ok(false);
         }
         self.listen_for_room()?;
+        let rests =
+            self.messages.rest(true)? && self.desk.as_mut().map_or(Ok(true), |d| d.stream.rest(true))?;
+        if !rests {
+            return Ok(false);
+        }
         if let Some(desk) = &self.desk {
             // Wakes at the first deadline; zero, for none, disarms it.
             let left = desk.asked.front().map_or(Duration::ZERO, |asked| {

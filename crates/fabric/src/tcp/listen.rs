@@ -49,7 +49,7 @@ impl Half {
     fn complete(self, seat: Option<Seat>) -> Result<Accepted, Error> {
         let messages = Stream::new(self.messages, Vec::new());
         // The operations' time limit is for whoever asks; this side is handed no regions.
-        let connection = Tcp::new(messages, None, seat, Vec::new(), limits::OPERATION)?;
+        let connection = Tcp::new(Fabric::Tcp, messages, None, seat, Vec::new(), limits::OPERATION)?;
         let (user, role) = (self.hello.user, self.hello.role);
         Ok(Accepted { connection: Box::new(connection), id: self.id, user, role, peer: self.peer })
     }
@@ -224,7 +224,14 @@ pub(crate) fn connect(at: &str, options: &ConnectOptions) -> Result<Connected, E
     };
     let messages = Stream::new(fd, bytes.split_off(used));
     Ok(Connected {
-        connection: Box::new(Tcp::new(messages, desk, None, welcome.regions, options.operation)?),
+        connection: Box::new(Tcp::new(
+            Fabric::Tcp,
+            messages,
+            desk,
+            None,
+            welcome.regions,
+            options.operation,
+        )?),
         id: welcome.connection,
         incarnation: welcome.incarnation,
         info: welcome.info,

@@ -10,6 +10,8 @@
 //! Two sockets, because the target's thread that handles messages is another one than the agent: neither waits for the other, and they
 //! share no lock. So there is no order between a message and a one-sided access, which the capabilities say.
 //!
+//! The fabric `verbs` does the same over two queue pairs: what carries the bytes is a [`Pipe`].
+//!
 //! The agent is one thread for each listener. It reads and writes the exported mappings as a mapped peer would, word by word, and checks
 //! key, bounds and access of every request. A stopped target does not answer; then the operation fails with the agent's name.
 
@@ -18,7 +20,10 @@ mod connection;
 mod listen;
 mod stream;
 
+pub(crate) use agent::{Agent, Opened};
+pub(crate) use connection::Tcp;
 pub(crate) use listen::{Listener, connect};
+pub(crate) use stream::{CHUNK, Pipe, Stream};
 
 /// Bytes of a request besides a write's data.
 const REQUEST: usize = 40;

@@ -2,14 +2,54 @@
 
 use crate::Error;
 use crate::net::{self, Heard};
+use rustix::event::epoll::EventFlags;
 use rustix::net::RecvFlags;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes asked for at once.
-const CHUNK: usize = 64 << 10;
+pub(crate) const CHUNK: usize = 64 << 10;
 
-pub(super) struct Stream {
-    fd: OwnedFd,
+/// What carries bytes, in order and without blocking: a socket, or a queue pair.
+pub(crate) trait Pipe: Send {
+    /// What to sleep on.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// The event that tells of room to send.
+    fn room(&self) -> EventFlags;
+
+    /// Sends as much as fits. `None`: the peer is gone.
+    fn send(&mut self, bytes: &[u8]) -> Result<Option<usize>, Error>;
+
+    /// Appends what has come in, a chunk at a time.
+    fn receive(&mut self, into: &mut Vec<u8>) -> Result<Heard, Error>;
+
+    /// Before a sleep. `false`: there is something already, and the descriptor might not tell of it.
+    fn rest(&mut self, wants_input: bool) -> Result<bool, Error>;
+}
+
+struct Socket(OwnedFd);
+
+impl Pipe for Socket {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+    fn room(&self) -> EventFlags {
+        EventFlags::OUT
+    }
+    fn send(&mut self, bytes: &[u8]) -> Result<Option<usize>, Error> {
+        net::send(&self.0, bytes)
+    }
+    fn receive(&mut self, into: &mut Vec<u8>) -> Result<Heard, Error> {
+        let spare = rustix::buffer::spare_capacity(into);
+        net::heard(|| rustix::net::recv(&self.0, spare, RecvFlags::DONTWAIT).map(|(count, _)| count))
+    }
+    fn rest(&mut self, _wants_input: bool) -> Result<bool, Error> {
+        Ok(true)
+    }
+}
+
+pub(crate) struct Stream {
+    pipe: Box<dyn Pipe>,
     out: Vec<u8>,
     sent: usize,
     input: Vec<u8>,
@@ -20,11 +60,25 @@ pub(super) struct Stream {
 
 impl Stream {
     pub fn new(fd: OwnedFd, already_heard: Vec<u8>) -> Stream {
-        Stream { fd, out: Vec::new(), sent: 0, input: already_heard, taken: 0, ended: false }
+        Stream::over(Box::new(Socket(fd)), already_heard)
+    }
+
+    pub fn over(pipe: Box<dyn Pipe>, already_heard: Vec<u8>) -> Stream {
+        Stream { pipe, out: Vec::new(), sent: 0, input: already_heard, taken: 0, ended: false }
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.pipe.fd()
+    }
+
+    /// The event that tells of room to send.
+    pub fn room(&self) -> EventFlags {
+        self.pipe.room()
+    }
+
+    /// Before a sleep on the descriptor. `false`: do not.
+    pub fn rest(&mut self, wants_input: bool) -> Result<bool, Error> {
+        Ok(!self.ended && self.pipe.rest(wants_input)?)
     }
 
     /// Bytes that wait to be sent.
@@ -40,7 +94,7 @@ impl Stream {
     /// Sends what the socket takes.
     pub fn flush(&mut self) -> Result<(), Error> {
         while !self.ended && self.sent < self.out.len() {
-            match net::send(&self.fd, &self.out[self.sent..])? {
+            match self.pipe.send(&self.out[self.sent..])? {
                 None => self.ended = true,
                 Some(0) => break,
                 Some(count) => self.sent += count,
@@ -74,10 +128,7 @@ impl Stream {
             self.taken = 0;
         }
         self.input.reserve(CHUNK);
-        let spare = rustix::buffer::spare_capacity(&mut self.input);
-        let heard =
-            net::heard(|| rustix::net::recv(&self.fd, spare, RecvFlags::DONTWAIT).map(|(count, _)| count))?;
-        match heard {
+        match self.pipe.receive(&mut self.input)? {
             Heard::Bytes(_) => Ok(true),
             Heard::Nothing => Ok(false),
             Heard::End => {

@@ -64,3 +64,6 @@ all_processes!(tcp_processes, World::new(Fabric::Tcp));
 all!(sim, World::new(Fabric::Sim));
 all!(sim_emulated, World { one_sided: OneSided::Emulated, ..World::new(Fabric::Sim) });
 all!(rdma, World::new(Fabric::Rdma));
+all!(verbs, World::new(Fabric::Verbs));
+all_processes!(rdma_processes, World::new(Fabric::Rdma));
+all_processes!(verbs_processes, World::new(Fabric::Verbs));
