@@ -23,6 +23,9 @@ pub fn command() -> Command {
     settings(top)
         .subcommand(settings(Command::new("serve").about("Serves Redis clients (the default)")))
         .subcommand(crate::demo::Options::augment_args(demo))
+        .subcommand(crate::target::Options::augment_args(
+            Command::new("target").about("Exports files and block devices by remote I/O"),
+        ))
         .subcommand(kintsugidb_bench::Bench::command().name("bench"))
 }
 

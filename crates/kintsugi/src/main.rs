@@ -4,6 +4,7 @@
 mod cli;
 mod demo;
 mod serve;
+mod target;
 
 use clap::FromArgMatches as _;
 use std::process::ExitCode;
@@ -17,6 +18,9 @@ fn main() -> ExitCode {
         Some(("serve", flags)) => serve::run(flags),
         Some(("demo", flags)) => return demo(flags),
         Some(("bench", flags)) => bench(flags),
+        Some(("target", flags)) => {
+            target::run(target::Options::from_arg_matches(flags).unwrap_or_else(|e| e.exit()))
+        }
         _ => serve::run(&matches),
     };
     match done {

@@ -1,0 +1,18 @@
+//! Remote I/O: a target serves blocks of files and devices, a client reads them over any fabric.
+mod client;
+mod memory;
+mod session;
+mod target;
+mod users;
+mod volume;
+
+pub mod engine;
+pub mod limits;
+pub mod pattern;
+pub mod protocol;
+pub use client::{Block, Channel, Finished, IoError, NoRoom};
+pub use memory::{ALIGNMENT, Area, Heap, Mapped, Place};
+pub use session::{Outgoing, Permission, Session};
+pub use target::{Target, TargetError, TargetOptions};
+pub use users::User;
+pub use volume::{OpenError, Volume, VolumeOptions};
