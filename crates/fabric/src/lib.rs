@@ -42,6 +42,7 @@
 mod sync;
 mod words;
 
+pub mod bell;
 pub mod ring;
 #[cfg(loom)]
 pub use sync::{Safeguard, take_away};

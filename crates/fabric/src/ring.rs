@@ -35,6 +35,8 @@ use crate::words::{append, copy_in};
 pub const LINE: u64 = 8;
 /// Words of a record besides its body.
 const FRAME: u64 = 3;
+/// Words of the smallest ring; in models, room for two records.
+const LEAST: u64 = if cfg!(loom) { 16 } else { 128 };
 const MORE: u64 = 1 << 63;
 pub(crate) const SKIP: u64 = 1 << 62;
 const SIZE: u64 = u32::MAX as u64;
@@ -153,7 +155,7 @@ pub struct Sender {
 impl Sender {
     /// For an empty ring of so many words: a multiple of [`LINE`], at least 128.
     pub fn new(capacity: u64) -> Sender {
-        assert!(capacity >= 128 && capacity.is_multiple_of(LINE), "a ring of {capacity} words");
+        assert!(capacity >= LEAST && capacity.is_multiple_of(LINE), "a ring of {capacity} words");
         Sender { capacity, tail: 0, credit: 0, number: 1 }
     }
 
@@ -258,7 +260,7 @@ pub struct Receiver {
 impl Receiver {
     /// For an empty ring of so many words, as with [`Sender::new`].
     pub fn new(capacity: u64) -> Receiver {
-        assert!(capacity >= 128 && capacity.is_multiple_of(LINE), "a ring of {capacity} words");
+        assert!(capacity >= LEAST && capacity.is_multiple_of(LINE), "a ring of {capacity} words");
         Receiver { capacity, head: 0, published: 0, number: 1 }
     }
 
@@ -329,6 +331,18 @@ impl Receiver {
         }
         self.published = self.head;
         Some(self.head)
+    }
+
+    /// Writes the credit that is due to where a sender in shared memory reads it. Whether there was any.
+    #[inline]
+    pub fn give_credit(&mut self, to: &AtomicU64, idle: bool) -> bool {
+        // What was taken from the ring was cleared before.
+        let order = if kept(Safeguard::ReleaseCredit) { Ordering::Release } else { Ordering::Relaxed };
+        match self.credit(idle) {
+            Some(credit) => to.store(credit, order),
+            None => return false,
+        }
+        true
     }
 }
 

@@ -16,6 +16,8 @@ pub enum Safeguard {
     AcquireIndicators,
     /// A record is cleared before its place is given back.
     ClearFirst,
+    /// The credit is stored with release ordering.
+    ReleaseCredit,
     /// The fence between a message and the look at whether its receiver sleeps.
     SenderFence,
     /// The fence between the flag of who goes to sleep and the last look at the ring.

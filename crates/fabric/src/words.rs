@@ -3,6 +3,7 @@
 use crate::sync::{AtomicU64, Ordering};
 
 /// Copies words, each of them whole, in no promised order.
+#[cfg(not(loom))]
 #[inline]
 pub(crate) fn copy_words(from: &[AtomicU64], into: &[AtomicU64]) {
     for (from, into) in from.iter().zip(into) {
@@ -11,6 +12,7 @@ pub(crate) fn copy_words(from: &[AtomicU64], into: &[AtomicU64]) {
 }
 
 /// Copies the first bytes held by words.
+#[cfg(not(loom))]
 #[inline]
 pub(crate) fn copy_out(words: &[AtomicU64], into: &mut [u8]) {
     let mut chunks = into.chunks_exact_mut(8);

@@ -1,4 +1,5 @@
 //! The simulated network: it tears, reorders, delays and cuts, and does it again for the same seed.
+#![cfg(not(loom))]
 
 use kintsugidb_fabric::handshake::Hello;
 use kintsugidb_fabric::sim::{Config, Network};

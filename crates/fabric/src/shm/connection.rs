@@ -1,9 +1,10 @@
 //! The data path over shared memory.
 
+use crate::bell;
 use crate::local::Local;
 use crate::net::Heard;
 use crate::ring::{Piece, Receiver, Sender, Stores, Unsent, piece_bytes};
-use crate::sync::{Ordering, Safeguard, fence, kept};
+use crate::sync::{Ordering, fence};
 use crate::{
     Access, Buffer, Capabilities, Completion, Connection, Error, Fabric, Mapping, OneSided, RemoteRegion,
     Span, Written, limits, words::copy_words,
@@ -111,11 +112,7 @@ impl Shm {
 
     /// Rings if the peer sleeps. Something has been stored for it before.
     fn wake_peer(&mut self) -> Result<(), Error> {
-        if kept(Safeguard::SenderFence) {
-            fence(Ordering::SeqCst);
-        }
-        let asleep = self.inboxes.control(self.inboxes.mine, ASLEEP);
-        if asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0 {
+        if bell::must_ring(self.inboxes.control(self.inboxes.mine, ASLEEP)) {
             // If it does not fit, the peer has bells enough to wake up.
             if crate::net::send(&self.socket, &[1])?.is_none() {
                 self.dead = true;
@@ -142,7 +139,7 @@ impl Shm {
     fn disarm(&mut self) -> Result<(), Error> {
         if self.armed {
             self.armed = false;
-            self.inboxes.control(self.inboxes.theirs, ASLEEP).store(0, Ordering::Relaxed);
+            bell::withdraw(self.inboxes.control(self.inboxes.theirs, ASLEEP));
             self.look_at_socket()?;
         }
         Ok(())
@@ -201,8 +198,8 @@ impl Shm {
     }
 
     fn give_credit(&mut self, idle: bool) -> Result<(), Error> {
-        if let Some(credit) = self.receiver.credit(idle) {
-            self.inboxes.control(self.inboxes.theirs, CREDIT).store(credit, Ordering::Release);
+        let credit = self.inboxes.control(self.inboxes.theirs, CREDIT);
+        if self.receiver.give_credit(credit, idle) {
             self.wake_peer()?;
         }
         Ok(())
@@ -355,10 +352,7 @@ impl Connection for Shm {
             return Ok(false);
         }
         self.armed = true;
-        self.inboxes.control(self.inboxes.theirs, ASLEEP).store(1, Ordering::Relaxed);
-        if kept(Safeguard::SleeperFence) {
-            fence(Ordering::SeqCst);
-        }
+        bell::announce(self.inboxes.control(self.inboxes.theirs, ASLEEP));
         let mine = self.inboxes.mine;
         let room = (self.starved || !self.backlog.is_empty())
             && self.sender.has_news(self.inboxes.control(mine, CREDIT));

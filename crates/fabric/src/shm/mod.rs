@@ -24,3 +24,5 @@ mod listen;
 mod socket;
 
 pub(crate) use listen::{Listener, connect};
+#[cfg(test)]
+mod tests;

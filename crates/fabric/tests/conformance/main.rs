@@ -1,5 +1,7 @@
 //! One suite for all back ends. Each test says what would be wrong; `world.rs` says how a pair of connections comes about.
+#![cfg(not(loom))]
 
+mod hostile;
 mod processes;
 mod shared;
 mod suite;
@@ -52,6 +54,17 @@ macro_rules! all_processes {
     };
 }
 
+/// Who does not keep to the handshake.
+macro_rules! all_hostile {
+    ($name:ident, $world:expr) => {
+        suite! { $name, hostile, $world,
+            nonsense_is_answered_with_a_refusal_and_an_end
+            strangers_who_say_nothing_are_turned_away_and_do_not_stop_others
+            nothing_is_served_before_the_password
+        }
+    };
+}
+
 #[test]
 fn child() {
     processes::child();
@@ -67,3 +80,5 @@ all!(rdma, World::new(Fabric::Rdma));
 all!(verbs, World::new(Fabric::Verbs));
 all_processes!(rdma_processes, World::new(Fabric::Rdma));
 all_processes!(verbs_processes, World::new(Fabric::Verbs));
+all_hostile!(shm_hostile, World::new(Fabric::Shm));
+all_hostile!(tcp_hostile, World::new(Fabric::Tcp));
