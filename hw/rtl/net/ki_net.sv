@@ -1,7 +1,7 @@
 // The network side: from the MAC's frames to the core's requests, and from its answers to frames.
 //
-//   MAC -> ki_net_rx -> ki_return_table -> ki_stats -> core
-//   MAC <- ki_net_tx <-   (addresses)   <- ki_stats <- core
+//   MAC -> ki_net_rx -> ki_return_table -> core
+//   MAC <- ki_net_tx <-   (addresses)   <- core
 //              ^--- ARP, echo --- ki_net_rx
 //
 // The core's side of the seam: payloads of UDP datagrams as 64-bit AXI-Stream, byte 0 in lane 0, every beat full, already
@@ -38,9 +38,7 @@ module ki_net #(
     input  logic [ 63:0] core_data_i,
     input  logic         core_last_i,
     input  logic [ 16:0] core_tag_i,
-    // counters of the core: {cells there are, cells in use, errors, misses, oks}
-    input  logic [319:0] core_counters_i,
-    // our own, of 64 bits: {no room, not ours, UDP or ICMP, IPv4, broken, dropped datagrams, ARP, echoes, answers, requests}
+    // counters of 64 bits: {no room, not ours, UDP or ICMP, IPv4, broken, dropped datagrams, ARP, echoes, answers, requests}
     output logic [639:0] counters_o
 );
   logic req_valid, req_ready, req_beat_valid, req_beat_ready;
@@ -56,18 +54,12 @@ module ki_net #(
   logic look_valid;
   logic [15:0] look_tag;
   logic [95:0] look_address;
-  logic st_valid, st_ready, st_last;
-  logic [63:0] st_data;
-  logic [15:0] st_tag;
-  logic ans_valid, ans_ready, ans_last;
-  logic [63:0] ans_data;
-  logic [16:0] ans_tag;
 
   // ---- counters ------------------------------------------------------------------------------------------------------
-  logic [63:0] requests_q, answers_q, echoes_q, arps_q, dropped_q, broken_q, ip_q, l4_q, others_q, no_room_q, clocks_q;
+  logic [63:0] requests_q, answers_q, echoes_q, arps_q, dropped_q, broken_q, ip_q, l4_q, others_q, no_room_q;
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) begin
-      {requests_q, answers_q, echoes_q, arps_q, dropped_q, broken_q, ip_q, l4_q, others_q, no_room_q, clocks_q} <= '0;
+      {requests_q, answers_q, echoes_q, arps_q, dropped_q, broken_q, ip_q, l4_q, others_q, no_room_q} <= '0;
     end else begin
       requests_q <= requests_q + 64'(taken[0]);
       answers_q  <= answers_q + 64'(sent[0]);
@@ -79,12 +71,8 @@ module ki_net #(
       l4_q       <= l4_q + 64'(count[3]);
       dropped_q  <= dropped_q + 64'(count[4]);
       no_room_q  <= no_room_q + 64'(count[5]);
-      clocks_q   <= clocks_q + 64'd1;
     end
   assign counters_o = {no_room_q, others_q, l4_q, ip_q, broken_q, dropped_q, arps_q, echoes_q, answers_q, requests_q};
-
-  logic [63:0] below_q;
-  always_ff @(posedge clk_i) below_q <= broken_q + ip_q + l4_q + no_room_q;
 
   ki_net_rx #(
       .REQUEST_BEATS(REQUEST_BEATS)
@@ -129,43 +117,14 @@ module ki_net #(
       .req_beat_valid_i(req_beat_valid),
       .req_beat_ready_o(req_beat_ready),
       .req_beat_i      (req_beat),
-      .core_valid_o    (st_valid),
-      .core_ready_i    (st_ready),
-      .core_data_o     (st_data),
-      .core_last_o     (st_last),
-      .core_tag_o      (st_tag),
+      .core_valid_o,
+      .core_ready_i,
+      .core_data_o,
+      .core_last_o,
+      .core_tag_o,
       .look_valid_i    (look_valid),
       .look_tag_i      (look_tag),
       .look_address_o  (look_address)
-  );
-
-  assign core_data_o = st_data;
-  assign core_last_o = st_last;
-  assign core_tag_o  = st_tag;
-
-  ki_stats u_stats (
-      .clk_i,
-      .rst_ni,
-      .numbers_i({
-        256'b0, clocks_q, echoes_q, arps_q, core_counters_i, below_q, dropped_q, answers_q, requests_q
-      }),
-      .req_valid_i (st_valid),
-      .req_ready_o (st_ready),
-      .req_data_i  (st_data),
-      .req_last_i  (st_last),
-      .req_tag_i   (st_tag),
-      .core_valid_o,
-      .core_ready_i,
-      .core_valid_i,
-      .core_ready_o,
-      .core_data_i,
-      .core_last_i,
-      .core_tag_i,
-      .ans_valid_o (ans_valid),
-      .ans_ready_i (ans_ready),
-      .ans_data_o  (ans_data),
-      .ans_last_o  (ans_last),
-      .ans_tag_o   (ans_tag)
   );
 
   ki_net_tx #(
@@ -176,11 +135,11 @@ module ki_net #(
       .mac_i,
       .ip_i,
       .port_i,
-      .ans_valid_i      (ans_valid),
-      .ans_ready_o      (ans_ready),
-      .ans_data_i       (ans_data),
-      .ans_last_i       (ans_last),
-      .ans_tag_i        (ans_tag),
+      .ans_valid_i      (core_valid_i),
+      .ans_ready_o      (core_ready_o),
+      .ans_data_i       (core_data_i),
+      .ans_last_i       (core_last_i),
+      .ans_tag_i        (core_tag_i),
       .look_valid_o     (look_valid),
       .look_tag_o       (look_tag),
       .look_address_i   (look_address),

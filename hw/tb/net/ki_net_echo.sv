@@ -67,7 +67,6 @@ module ki_net_echo #(
       .core_data_i    (out_data),
       .core_last_i    (last),
       .core_tag_i     ({1'b0, tag}),
-      .core_counters_i({64'd5, 64'd4, 64'd3, 64'd2, 64'd1}),
       .counters_o
   );
 endmodule

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import cocotb
-from cocotb.triggers import FallingEdge
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "spec" / "reference"))
 import frames as f  # noqa: E402
@@ -234,23 +233,3 @@ async def minimum_frames_at_line_rate(dut):
     clocks = mac.clocks - start
     dut._log.info("200 minimum frames in %d clocks, %.2f each", clocks, clocks / 200)
     assert clocks < 200 * 10.5 + 60 and counters(dut)["no_room"] == 0
-
-
-@cocotb.test()
-async def statistics_are_what_happened(dut):
-    mac = await Mac(dut, 14, gap=0.2, pressure=0.2).start()
-    for i in range(5):
-        await alive(mac, i)
-    await mac.send(f.datagram(wire.request("STATS", id=77, flags=1)))
-    assert f.take_datagram(await mac.frame()) == wire.answer(0x70, wire.BAD_FIELD, 77)
-    await mac.send(f.datagram(wire.request("STATS", b"key", b"sub", b"value", id=78)))
-    assert f.take_datagram(await mac.frame()) == wire.answer(0x70, wire.BAD_FIELD, 78)
-    await mac.send(f.arp())
-    await mac.frame()
-    await mac.send(f.datagram(b"nonsense"))
-    await mac.send(f.datagram(wire.request("STATS", id=79)))
-    answer = f.take_datagram(await mac.frame())
-    assert answer[:8] == struct.pack("<BBBBHH", 0xF0, 0, 0, 0, 128, 79)
-    numbers = struct.unpack("<16Q", answer[8:])
-    assert numbers[:4] == (8, 7, 1, 0) and numbers[4:9] == (1, 2, 3, 4, 5), numbers
-    assert numbers[9:11] == (1, 0) and numbers[11] > 100 and not any(numbers[12:]), numbers
