@@ -44,6 +44,7 @@ struct Dram {
     double bus_free = 0, next_ref = 0, write_until = 0, last_act = -1e9;
     uint64_t reads = 0, writes = 0, lines = 0, rng = 88172645463325252ull;
     double now = 0;
+    uint64_t lose_one_in = 0;  // a test's: forget one write in so many
 
     Dram(DramTiming timing, int nports, size_t bytes, double clk) : t(timing), clk_ns(clk), mem(bytes / 8, 0xdeadbeefdeadbeefull), ports(nports) {
         bank_free.assign(t.banks, 0);
@@ -100,7 +101,7 @@ struct Dram {
         uint64_t m = 0;
         for (int i = 0; i < 8; i++) if (strb >> i & 1) m |= 0xffull << i * 8;
         auto& word = mem.at(f.addr / 8);
-        word = (word & ~m) | (data & m);
+        if (!lose_one_in || rand() % lose_one_in) word = (word & ~m) | (data & m);
         bool first = true;
         if ((f.addr & 63) == 56 || f.left == 1) first = true; else first = false;
         if (first) access(f.addr & ~63ull, true);

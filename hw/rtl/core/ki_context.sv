@@ -27,6 +27,7 @@ module ki_context #(
     parameter int PTR_BITS  = ADDR_BITS + 6,
     parameter int WAYS      = 4,
     parameter int DIR_BITS  = 6,
+    parameter logic [4:0] TYPES = 5'b11111,  // SORTED SET, SET, HASH, LIST, STRING
     parameter int DESC_BITS = 8 + 7 + 7 + 9 + 16 + 16 + 32 + 32 + 8 + 1 + 1
 ) (
     input logic clk_i,
@@ -283,8 +284,9 @@ module ki_context #(
   logic [63:0] m0, m1;
   assign m0 = body_mem[{q_rd_q[QueueBits-1:0], kw}];
   assign m1 = body_mem[{q_rd_q[QueueBits-1:0], kw + 6'd1}];
-  assign value = body_mem[{q_rd_q[QueueBits-1:0], ksw}];
-  assign member = {slen > 7'd8 ? m1 : 64'd0, m0};
+  // only sorted sets need them at once, and each is a read port of the queue's memory
+  assign value = TYPES[4] ? body_mem[{q_rd_q[QueueBits-1:0], ksw}] : 64'd0;
+  assign member = TYPES[4] ? {slen > 7'd8 ? m1 : 64'd0, m0} : 128'd0;
 
   // ---- outputs of the steps --------------------------------------------------------------------------------------
   logic [PTR_BITS-1:0] w1_next, w1_prev;
@@ -418,6 +420,8 @@ module ki_context #(
   assign after_item   = p_root_q ? SRoot : after_root;
   assign after_alloc  = p_item_q ? SItem : after_item;
 
+  logic quick;
+  assign quick = (op == OpGet || is_read) && fi_q == has_sub && c_type_q == op[6:4];
   logic exec_find_root;  // an item was not found: look at the root
   logic exec_wrong, exec_miss;
   assign exec_wrong = found_q && c_type_q != op[6:4];
@@ -448,8 +452,15 @@ module ki_context #(
       SLook: if (ix_valid_o && ix_ready_i) st_d = SWait;
       SWait: if (ixr_valid_i && ixr_op_i == IxLookup) st_d = ixr_hit_i ? SRead : SExec;
       SRead: begin
-        if (cmp_step && cmp_last && eq_q && cmp_eq) st_d = SExec;
-        else if (!rd_busy_q) st_d = SLook;  // somebody else's fingerprint
+        if (cmp_step && cmp_last && eq_q && cmp_eq) begin
+          st_d = SExec;
+          if (quick) begin  // a read that hits: the answer starts with the clock of the last comparison
+            em_start = 1'b1;
+            em_len = op == OpSismember ? 16'd0 : c_vlen_q;
+            em_from = 6'd2 + cmp_words;
+            st_d = SDone;
+          end
+        end else if (!rd_busy_q) st_d = SLook;  // somebody else's fingerprint
       end
       SCompare: if (!cmp_eq) st_d = SLook;
       else if (cmp_last) st_d = SExec;
@@ -671,6 +682,7 @@ module ki_context #(
       if (!rd_busy_q && !r_valid_i && st_d != st_q && (st_d == SWrite || st_d == SCompare || st_d == SStats)) rcnt_q <= '0;
       // the cache lives from one request to the next in the queue
       if (st_q == SIdle && !have && idle_quiet) cv_q <= 1'b0;
+      else if (st_q == SRead && st_d == SDone) cv_q <= 1'b1;
       else if (st_q == SExec && st_d == SDone)
         cv_q <= found_q && !exec_wrong && !exec_miss;
       else if (st_q == SExec || st_q == SLook || st_q == SStats) cv_q <= 1'b0;

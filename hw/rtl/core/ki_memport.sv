@@ -94,10 +94,8 @@ module ki_memport #(
     if (load) {m_arid_o, m_arlen_o, m_araddr_o} <= {next[W-1:PTR_BITS], 2'b00, next[PTR_BITS-1-:6], next[ADDR_BITS-1:0], 6'd0};
 
   assign m_rready_o = 1'b1;
-  always_ff @(posedge clk_i or negedge rst_ni)
-    if (!rst_ni) r_valid_o <= '0;
-    else for (int i = 0; i < N; i++) r_valid_o[i] <= m_rvalid_i && m_rid_i == i[ID_BITS-1:0];
-  always_ff @(posedge clk_i) {r_data_o, r_last_o} <= {m_rdata_i, m_rlast_i};
+  always_comb for (int i = 0; i < N; i++) r_valid_o[i] = m_rvalid_i && m_rid_i == i[ID_BITS-1:0];
+  assign {r_data_o, r_last_o} = {m_rdata_i, m_rlast_i};  // no register: a controller's R channel comes from one
 
   // ---- writes ----------------------------------------------------------------------------------------------------
   logic [N-1:0] wmask_q, wpick, wown_q, wgrant;

@@ -132,7 +132,8 @@ module ki_order #(
   logic drop_self_q;
   always_comb
     for (int i = 0; i < F; i++) begin
-      d_drop[i*ED+:ED] = i < F - 1 && (i > {28'd0, slot_q} || (drop_self_q && i == {28'd0, slot_q})) ? d_q[((i+1)%F)*ED+:ED] : d_q[i*ED+:ED];
+      d_drop[i*ED+:ED] = d_q[i*ED+:ED];
+      if (i < F - 1 && (i > {28'd0, slot_q} || (drop_self_q && i == {28'd0, slot_q}))) d_drop[i*ED+:ED] = d_q[((i+1)%F)*ED+:ED];
       d_gap[i*ED+:ED]  = i > {28'd0, slot_q} + 1 ? d_q[((i+F-1)%F)*ED+:ED] : d_q[i*ED+:ED];
     end
 
@@ -227,7 +228,10 @@ module ki_order #(
         slot_q <= '0;
         {ok_q, full_q, empty_q, drop_self_q} <= '0;
       end
-      SDir: {n_q, d_q} <= dir_rd_q;
+      SDir: begin
+        n_q <= dir_rd_q[F*ED+:5];
+        d_q <= dir_rd_q[F*ED-1:0];
+      end
       SRank: if (rank_q >= {27'd0, slot_cnt}) begin
         rank_q <= rank_q - {27'd0, slot_cnt};
         slot_q <= slot_q + 4'd1;

@@ -139,7 +139,7 @@ module ki_parse (
         hk_q   <= 32'hffff_ffff;
         hi_q   <= 32'h4954_454d;  // another start: a root and an item never have the same hash by construction
         err_q  <= b_err;
-        drop_q <= b_op[7] || b_version != 4'd1 || s_tkeep_i != 8'hff || (s_tlast_i && b_total != 0);
+        drop_q <= b_op[7] || b_version != 4'd1 || s_tkeep_i != 8'hff || (s_tlast_i && b_total != 0) || b_total > 14'd183;
       end else begin
         pos_q <= pos_q + 14'd1;
         if (in_key) hk_q <= hk_d;

@@ -74,13 +74,13 @@ module kintsugi_core #(
 );
   `include "ki_defs.svh"
   localparam int N = CONTEXTS;
-  localparam int PTR_BITS = ADDR_BITS + 6;
+  localparam int PtrBits = ADDR_BITS + 6;
   localparam int OB = ORDERS > 1 ? $clog2(ORDERS) : 0;
   localparam int Units = 2 ** CELL_BITS_0 + 2 * 2 ** CELL_BITS_1 + 4 * 2 ** CELL_BITS_2 + 8 * 2 ** CELL_BITS_3;
 
   initial begin
     if (Units > 2 ** ADDR_BITS) $fatal(1, "the cells do not fit the memory");
-    if (PTR_BITS > 32) $fatal(1, "a pointer does not fit its link");
+    if (PtrBits > 32) $fatal(1, "a pointer does not fit its link");
     if (PORTS < 1 || PORTS > N) $fatal(1, "PORTS must be 1 to CONTEXTS");
     if (ORDERS != 2 ** OB) $fatal(1, "ORDERS must be a power of two");
     if (CONTEXTS > 2 ** ID_BITS) $fatal(1, "ID_BITS is too small");
@@ -152,23 +152,23 @@ module kintsugi_core #(
   logic [N*2-1:0] cx_op;
   logic [N*32-1:0] cx_hash;
   logic [N*3-1:0] cx_type;
-  logic [N*PTR_BITS-1:0] cx_old, cx_new;
+  logic [N*PtrBits-1:0] cx_old, cx_new;
   logic [N*WAYS-1:0] cx_skip;
   logic rv, rhit;
   logic [1:0] rop;
   logic [ID_BITS-1:0] rid;
   logic [WAYS-1:0] rway;
   logic [2:0] rtype;
-  logic [PTR_BITS-1:0] rptr;
+  logic [PtrBits-1:0] rptr;
 
   logic [N-1:0] al_v, al_rdy, fr_v, fr_rdy;
   logic [N*6-1:0] al_words;
-  logic [N*PTR_BITS-1:0] fr_ptr;
+  logic [N*PtrBits-1:0] fr_ptr;
   logic al_ok;
   logic [ADDR_BITS-1:0] al_addr;
 
   logic [N-1:0] rd_v, rd_rdy, c_rv, w_v, w_rdy, w_last, b_v;
-  logic [N*PTR_BITS-1:0] rd_ptr;
+  logic [N*PtrBits-1:0] rd_ptr;
   logic [N*(ADDR_BITS+3)-1:0] w_addr;
   logic [N*6-1:0] w_len;
   logic [N*64-1:0] w_data;
@@ -182,10 +182,10 @@ module kintsugi_core #(
   logic [N*64-1:0] or_score;
   logic [N*5-1:0] or_mlen;
   logic [N*128-1:0] or_member;
-  logic [N*PTR_BITS-1:0] or_ptr;
+  logic [N*PtrBits-1:0] or_ptr;
   logic [N-1:0] orr_v, orr_ok, orr_full, orr_empty;
   logic [N*DIR_BITS-1:0] orr_dir;
-  logic [N*PTR_BITS-1:0] orr_first, orr_ptr;
+  logic [N*PtrBits-1:0] orr_first, orr_ptr;
   logic [N*64-1:0] orr_score;
   logic [N*5-1:0] orr_mlen;
   logic [N*128-1:0] orr_member;
@@ -198,7 +198,7 @@ module kintsugi_core #(
 
   for (genvar i = 0; i < N; i++) begin : g_context
     ki_context #(
-        .ADDR_BITS(ADDR_BITS), .WAYS(WAYS), .DIR_BITS(DIR_BITS)
+        .ADDR_BITS(ADDR_BITS), .WAYS(WAYS), .DIR_BITS(DIR_BITS), .TYPES(TYPES[5*i+:5])
     ) u_context (
         .clk_i, .rst_ni,
         .desc_valid_i(p_take && target[i]),
@@ -206,23 +206,23 @@ module kintsugi_core #(
         .desc_full_o(full[i]), .body_valid_i(copying_q && copy_to_q[i]), .body_idx_i(copy_q), .body_data_i(copy_data),
         .busy_o(busy[i]),
         .ix_valid_o(cx_v[i]), .ix_ready_i(cx_rdy[i]), .ix_op_o(cx_op[i*2+:2]), .ix_hash_o(cx_hash[i*32+:32]),
-        .ix_item_o(cx_item[i]), .ix_type_o(cx_type[i*3+:3]), .ix_old_o(cx_old[i*PTR_BITS+:PTR_BITS]),
-        .ix_new_o(cx_new[i*PTR_BITS+:PTR_BITS]), .ix_skip_o(cx_skip[i*WAYS+:WAYS]),
+        .ix_item_o(cx_item[i]), .ix_type_o(cx_type[i*3+:3]), .ix_old_o(cx_old[i*PtrBits+:PtrBits]),
+        .ix_new_o(cx_new[i*PtrBits+:PtrBits]), .ix_skip_o(cx_skip[i*WAYS+:WAYS]),
         .ixr_valid_i(rv && rid == i[ID_BITS-1:0]), .ixr_op_i(rop), .ixr_hit_i(rhit), .ixr_way_i(rway), .ixr_type_i(rtype),
         .ixr_ptr_i(rptr),
         .al_valid_o(al_v[i]), .al_words_o(al_words[i*6+:6]), .al_ready_i(al_rdy[i]), .al_ok_i(al_ok), .al_addr_i(al_addr),
-        .fr_valid_o(fr_v[i]), .fr_ptr_o(fr_ptr[i*PTR_BITS+:PTR_BITS]), .fr_ready_i(fr_rdy[i]),
-        .rd_valid_o(rd_v[i]), .rd_ptr_o(rd_ptr[i*PTR_BITS+:PTR_BITS]), .rd_ready_i(rd_rdy[i]), .r_valid_i(c_rv[i]),
+        .fr_valid_o(fr_v[i]), .fr_ptr_o(fr_ptr[i*PtrBits+:PtrBits]), .fr_ready_i(fr_rdy[i]),
+        .rd_valid_o(rd_v[i]), .rd_ptr_o(rd_ptr[i*PtrBits+:PtrBits]), .rd_ready_i(rd_rdy[i]), .r_valid_i(c_rv[i]),
         .r_data_i(pr_data[(i%PORTS)*64+:64]), .r_last_i(pr_last[i%PORTS]),
         .w_valid_o(w_v[i]), .w_ready_i(w_rdy[i]), .w_addr_o(w_addr[i*(ADDR_BITS+3)+:ADDR_BITS+3]), .w_len_o(w_len[i*6+:6]),
         .w_data_o(w_data[i*64+:64]), .w_strb_o(w_strb[i*8+:8]), .w_last_o(w_last[i]), .b_valid_i(b_v[i]),
         .or_valid_o(or_v[i]), .or_ready_i(or_rdy[i]), .or_op_o(or_op[i*2+:2]), .or_new_o(or_new[i]),
         .or_dir_o(or_dir[i*DIR_BITS+:DIR_BITS]), .or_score_o(or_score[i*64+:64]), .or_mlen_o(or_mlen[i*5+:5]),
-        .or_member_o(or_member[i*128+:128]), .or_ptr_o(or_ptr[i*PTR_BITS+:PTR_BITS]),
+        .or_member_o(or_member[i*128+:128]), .or_ptr_o(or_ptr[i*PtrBits+:PtrBits]),
         .orr_valid_i(orr_v[i]), .orr_ok_i(orr_ok[i]), .orr_full_i(orr_full[i]), .orr_empty_i(orr_empty[i]),
-        .orr_dir_i(orr_dir[i*DIR_BITS+:DIR_BITS]), .orr_first_i(orr_first[i*PTR_BITS+:PTR_BITS]),
+        .orr_dir_i(orr_dir[i*DIR_BITS+:DIR_BITS]), .orr_first_i(orr_first[i*PtrBits+:PtrBits]),
         .orr_score_i(orr_score[i*64+:64]), .orr_mlen_i(orr_mlen[i*5+:5]), .orr_member_i(orr_member[i*128+:128]),
-        .orr_ptr_i(orr_ptr[i*PTR_BITS+:PTR_BITS]),
+        .orr_ptr_i(orr_ptr[i*PtrBits+:PtrBits]),
         .st_idx_o(st_idx[i*4+:4]), .st_data_i(stats[{28'd0, st_idx[i*4+:4]}*64+:64]),
         .m_valid_o(m_v[i]), .m_ready_i(m_rdy[i]), .m_data_o(m_bus[i*MW+:64]), .m_keep_o(m_bus[i*MW+64+:8]), .m_last_o(m_last[i]),
         .m_user_o(m_bus[i*MW+72+:17]), .m_status_o(m_bus[i*MW+89+:8]));
@@ -235,7 +235,7 @@ module kintsugi_core #(
   logic [ID_BITS-1:0] ix_id;
   logic [31:0] ix_hash;
   logic [2:0] ix_type;
-  logic [PTR_BITS-1:0] ix_old, ix_new;
+  logic [PtrBits-1:0] ix_old, ix_new;
   logic [WAYS-1:0] ix_skip;
   ki_pick #(.N(N)) u_ix_pick (.req_i(cx_v), .mask_i(ix_mask_q), .pick_o(ix_pick));
   assign ix_disp = p_take && p_fresh;
@@ -261,13 +261,13 @@ module kintsugi_core #(
           ix_item = ix_item | cx_item[i];
           ix_hash = ix_hash | cx_hash[i*32+:32];
           ix_type = ix_type | cx_type[i*3+:3];
-          ix_old  = ix_old | cx_old[i*PTR_BITS+:PTR_BITS];
-          ix_new  = ix_new | cx_new[i*PTR_BITS+:PTR_BITS];
+          ix_old  = ix_old | cx_old[i*PtrBits+:PtrBits];
+          ix_new  = ix_new | cx_new[i*PtrBits+:PtrBits];
           ix_skip = ix_skip | cx_skip[i*WAYS+:WAYS];
         end
     end
   end
-  ki_index #(.BUCKET_BITS(BUCKET_BITS), .WAYS(WAYS), .FP_BITS(FP_BITS), .PTR_BITS(PTR_BITS), .ID_BITS(ID_BITS)) u_index (
+  ki_index #(.BUCKET_BITS(BUCKET_BITS), .WAYS(WAYS), .FP_BITS(FP_BITS), .PTR_BITS(PtrBits), .ID_BITS(ID_BITS)) u_index (
       .clk_i, .rst_ni, .req_valid_i(ix_valid), .req_ready_o(ix_ready), .req_op_i(ix_op), .req_id_i(ix_id), .req_hash_i(ix_hash),
       .req_item_i(ix_item), .req_type_i(ix_type), .req_old_i(ix_old), .req_new_i(ix_new), .req_skip_i(ix_skip),
       .rsp_valid_o(rv), .rsp_op_o(rop), .rsp_id_o(rid), .rsp_hit_o(rhit), .rsp_way_o(rway), .rsp_type_o(rtype),
@@ -277,7 +277,7 @@ module kintsugi_core #(
   // ---- the allocator: one request and one return a clock, any class ----------------------------------------------
   logic [N-1:0] al_mask_q, fr_mask_q;
   logic [5:0] al_w, fr_w;
-  logic [PTR_BITS-1:0] fr_p;
+  logic [PtrBits-1:0] fr_p;
   logic [1:0] al_class, fr_class;
   ki_pick #(.N(N)) u_al_pick (.req_i(al_v), .mask_i(al_mask_q), .pick_o(al_rdy));
   ki_pick #(.N(N)) u_fr_pick (.req_i(fr_v), .mask_i(fr_mask_q), .pick_o(fr_rdy));
@@ -286,9 +286,9 @@ module kintsugi_core #(
     fr_p = '0;
     for (int i = 0; i < N; i++) begin
       if (al_rdy[i]) al_w = al_w | al_words[i*6+:6];
-      if (fr_rdy[i]) fr_p = fr_p | fr_ptr[i*PTR_BITS+:PTR_BITS];
+      if (fr_rdy[i]) fr_p = fr_p | fr_ptr[i*PtrBits+:PtrBits];
     end
-    fr_w = fr_p[PTR_BITS-1-:6];
+    fr_w = fr_p[PtrBits-1-:6];
     al_class = al_w[5] ? 2'd3 : al_w[4] ? 2'd2 : al_w[3] ? 2'd1 : 2'd0;
     fr_class = fr_w[5] ? 2'd3 : fr_w[4] ? 2'd2 : fr_w[3] ? 2'd1 : 2'd0;
   end
@@ -376,7 +376,7 @@ module kintsugi_core #(
   logic [ORDERS*N-1:0] oq_rdy, oq_v;
   logic [ORDERS-1:0] o_ok, o_full, o_empty;
   logic [ORDERS*DIR_BITS-1:0] o_dir;
-  logic [ORDERS*PTR_BITS-1:0] o_first, o_ptr;
+  logic [ORDERS*PtrBits-1:0] o_first, o_ptr;
   logic [ORDERS*64-1:0] o_score;
   logic [ORDERS*5-1:0] o_mlen;
   logic [ORDERS*128-1:0] o_member;
@@ -391,7 +391,7 @@ module kintsugi_core #(
     logic [63:0] score;
     logic [4:0] mlen;
     logic [127:0] member;
-    logic [PTR_BITS-1:0] ptr;
+    logic [PtrBits-1:0] ptr;
     logic [UD-1:0] unit_dir;
     always_comb begin
       for (int i = 0; i < N; i++)
@@ -414,7 +414,7 @@ module kintsugi_core #(
           score = score | or_score[i*64+:64];
           mlen = mlen | or_mlen[i*5+:5];
           member = member | or_member[i*128+:128];
-          ptr = ptr | or_ptr[i*PTR_BITS+:PTR_BITS];
+          ptr = ptr | or_ptr[i*PtrBits+:PtrBits];
         end
       for (int i = 0; i < N; i++) begin
         oq_rdy[u*N+i] = pick[i] && o_rdy;
@@ -422,12 +422,12 @@ module kintsugi_core #(
       end
     end
     ki_pick #(.N(N)) u_pick (.req_i(want), .mask_i(mask_q), .pick_o(pick));
-    ki_order #(.PTR_BITS(PTR_BITS), .DIR_BITS(UD), .LEAF_BITS(LEAF_BITS), .ID_BITS(ID_BITS)) u_order (
+    ki_order #(.PTR_BITS(PtrBits), .DIR_BITS(UD), .LEAF_BITS(LEAF_BITS), .ID_BITS(ID_BITS)) u_order (
         .clk_i, .rst_ni, .req_valid_i(|want), .req_ready_o(o_rdy), .req_id_i(id), .req_op_i(op), .req_new_i(anew),
         .req_dir_i(dir[DIR_BITS-1:OB]), .req_score_i(score), .req_mlen_i(mlen), .req_member_i(member), .req_ptr_i(ptr),
         .rsp_valid_o(o_v), .rsp_id_o(o_id), .rsp_ok_o(o_ok[u]), .rsp_full_o(o_full[u]), .rsp_empty_o(o_empty[u]),
-        .rsp_dir_o(unit_dir), .rsp_first_o(o_first[u*PTR_BITS+:PTR_BITS]), .rsp_score_o(o_score[u*64+:64]),
-        .rsp_mlen_o(o_mlen[u*5+:5]), .rsp_member_o(o_member[u*128+:128]), .rsp_ptr_o(o_ptr[u*PTR_BITS+:PTR_BITS]));
+        .rsp_dir_o(unit_dir), .rsp_first_o(o_first[u*PtrBits+:PtrBits]), .rsp_score_o(o_score[u*64+:64]),
+        .rsp_mlen_o(o_mlen[u*5+:5]), .rsp_member_o(o_member[u*128+:128]), .rsp_ptr_o(o_ptr[u*PtrBits+:PtrBits]));
     if (OB > 0) begin : g_dir
       assign o_dir[u*DIR_BITS+:DIR_BITS] = {unit_dir, u[OB-1:0]};
     end else begin : g_dir
@@ -458,8 +458,8 @@ module kintsugi_core #(
           orr_full[i] = o_full[u];
           orr_empty[i] = o_empty[u];
           orr_dir[i*DIR_BITS+:DIR_BITS] = o_dir[u*DIR_BITS+:DIR_BITS];
-          orr_first[i*PTR_BITS+:PTR_BITS] = o_first[u*PTR_BITS+:PTR_BITS];
-          orr_ptr[i*PTR_BITS+:PTR_BITS] = o_ptr[u*PTR_BITS+:PTR_BITS];
+          orr_first[i*PtrBits+:PtrBits] = o_first[u*PtrBits+:PtrBits];
+          orr_ptr[i*PtrBits+:PtrBits] = o_ptr[u*PtrBits+:PtrBits];
           orr_score[i*64+:64] = o_score[u*64+:64];
           orr_mlen[i*5+:5] = o_mlen[u*5+:5];
           orr_member[i*128+:128] = o_member[u*128+:128];

@@ -13,9 +13,9 @@ def build(out, name, params=None, defines=(), trace=False):
     d = os.path.join(os.path.abspath(out), name)
     os.makedirs(d, exist_ok=True)
     flags = " ".join(f"-DCORE_{k}={params[k]}" for k in ("CONTEXTS", "PORTS", "ADDR_BITS"))
-    cmd = ["verilator", "--cc", "--exe", "--build", "-j", "2", "-O3", "--x-assign", "unique", "--x-initial", "unique", "--assert",
+    cmd = ["verilator", "--cc", "--exe", "--build", "-j", "2", "-O3", "--output-split", "20000", "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1", "--x-assign", "unique", "--x-initial", "unique", "--assert",
            "-Wall", "-Wno-fatal", "-I" + HW + "/rtl/core", "--top-module", "kintsugi_core", "--Mdir", d, "-o", "core_tb",
-           "-CFLAGS", f"-O2 -std=c++17 {flags}", *[f"-G{k}={v}" for k, v in params.items()], *defines,
+           "-CFLAGS", f"-std=c++17 {flags}", *[f"-G{k}={v}" for k, v in params.items()], *defines,
            HW + "/rtl/core/core.vlt", *sorted(glob.glob(HW + "/rtl/core/*.sv")), HW + "/tb/core/core_tb.cpp"]
     if trace:
         cmd.insert(1, "--trace")

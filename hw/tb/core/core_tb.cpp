@@ -1,11 +1,14 @@
 // The engine under Verilator.
 //
-//   core_tb random   [--ops N] [--seed S] [--keys K] [--mem random|ddr3-1600|ddr4-2400|onchip] [--tight] [--types MASK]
-//       a random stream on few hot keys with random gaps, stalls and memory, every answer against a plain C++ model
+//   core_tb random   [--ops N] [--seed S] [--keys K] [--mem random|ddr3-1600|ddr4-2400|onchip] [--tight] [--types MASK] [--canary]
+//       a random stream on few hot keys with random gaps, stalls and memory, every answer against a plain C++ model; under
+//       --canary one memory write in 2000 is lost, and the run must fail
 //   core_tb latency  [--mem ...] [--ctrl NS] [--key N] [--value N]
 //       one request at a time: clocks from the first beat in to the first and to the last beat out, per operation (CSV)
 //   core_tb rate     [--mem ...] [--ctrl NS] [--key N] [--value N] [--hot] [--line]
 //       as fast as the core takes them, or at a 10 Gbps line (--line): clocks per operation (CSV)
+//   core_tb vectors  [--burst] [--mem ...] --files FILE.json[,FILE.json ...]
+//       the golden vectors of spec/vectors, one after the other, or all of a file without waiting
 //
 // Answers on one key come in the order of its requests (the core's lock), so the model runs a request when its answer is there. That also lets
 // SPOP choose. Under --tight there is too little memory, and NO_MEMORY is right for any write; the model checks that nothing changed.
@@ -114,6 +117,7 @@ static int run_random() {
     CoreSim sim(dram_preset(opt("mem", "random"), num("ctrl", 30)));
     Model model;
     model.tight = opts.count("tight");
+    if (opts.count("canary")) sim.dram.lose_one_in = 2000;  // memory that forgets: the model must notice
     long ops = num("ops", 20000), nkeys = num("keys", 24), types = num("types", 31), members = num("members", 24);
     std::map<uint16_t, Req> flying;
     std::map<Str, std::deque<uint16_t>> order;
@@ -317,7 +321,8 @@ static int run_rate() {
         size_t bytes = encode(c.req(0)).size();
         double slot = (std::max<size_t>(64, bytes + 46) + 20) / 8.0;
         long wrong = 0;
-        m.cb = [&](uint16_t, CoreSim::Answer& a) { end = m.sim.cycle; if (a.data[1] >= 0x40) wrong++; };
+        int bad_status = 0;
+        m.cb = [&](uint16_t, CoreSim::Answer& a) { end = m.sim.cycle; if (a.data[1] >= 0x40) { wrong++; bad_status = a.data[1]; } };
         int count = hot && c.op == ZADD && Str(c.what) == "new member" ? 40 : n, i = 0;
         if (hot && (c.op == LPOP || c.op == RPOP || c.op == SPOP)) count = 12 * per;
         if (hot && c.op == ZPOPMIN) count = 60;
@@ -329,10 +334,75 @@ static int run_rate() {
         m.drain();
         double per_op = (double)(end - start) / (m.done - before);
         printf("%d,%d,%s,%ld,%d,%d,%s,%s,%s,%s,%ld,%.2f,%.2f,%.2f%s\n", CoreSim::N, CoreSim::P, mem.c_str(), num("ctrl", 30), kl, vl,
-            hot ? "one" : std::to_string(sets).c_str(), line ? "line" : "saturated", name_of(c.op), c.what, m.done - before, per_op, slot, 156.25 / per_op, wrong ? ",WRONG" : "");
+            hot ? "one" : std::to_string(sets).c_str(), line ? "line" : "saturated", name_of(c.op), c.what, m.done - before, per_op, slot, 156.25 / per_op, wrong ? (",WRONG " + std::to_string(wrong) + " answers with " + std::to_string(bad_status)).c_str() : "");
         fflush(stdout);
     }
     return 0;
+}
+
+// ---- golden vectors -----------------------------------------------------------------------------------------------
+static Bytes unhex(const Str& h) {
+    Bytes b;
+    for (size_t i = 0; i + 1 < h.size(); i += 2) b.push_back(strtol(h.substr(i, 2).c_str(), 0, 16));
+    return b;
+}
+struct Step { Bytes send; std::vector<Bytes> answers; };
+// the files are written by one generator, a step a line; anything else in them is an error
+static std::vector<Step> load(const Str& file) {
+    FILE* f = fopen(file.c_str(), "r");
+    if (!f) { perror(file.c_str()); exit(2); }
+    std::vector<Step> steps;
+    std::string text;
+    char buf[65536];
+    while (size_t n = fread(buf, 1, sizeof buf, f)) text.append(buf, n);
+    fclose(f);
+    const Str key = "{\"send\": \"", ans = "\", \"answers\": [";
+    for (size_t at = 0; (at = text.find(key, at)) != Str::npos;) {
+        at += key.size();
+        size_t end = text.find('"', at);
+        Step s{unhex(text.substr(at, end - at)), {}};
+        if (text.compare(end, ans.size(), ans)) { fprintf(stderr, "%s: not a step\n", file.c_str()); exit(2); }
+        size_t a = end + ans.size(), close = text.find(']', a);
+        for (size_t q; (q = text.find('"', a)) < close; a = text.find('"', q + 1) + 1) s.answers.push_back(unhex(text.substr(q + 1, text.find('"', q + 1) - q - 1)));
+        steps.push_back(s);
+        at = close;
+    }
+    return steps;
+}
+static int run_vectors() {
+    long steps_done = 0, bad = 0;
+    Str files = opt("files", "");
+    for (size_t at = 0; at < files.size();) {
+        size_t end = std::min(files.find(',', at), files.size());
+        Str file = files.substr(at, end - at);
+        at = end + 1;
+        auto steps = load(file);
+        if (steps.empty()) { printf("%s: no steps\n", file.c_str()); bad++; }
+        CoreSim sim(dram_preset(opt("mem", "random"), num("ctrl", 30)));
+        size_t answered = 0, sent = 0;
+        sim.on_answer = [&](CoreSim::Answer& a) {
+            auto& s = steps.at(a.tag);
+            answered++;
+            bool ok = a.drop ? s.answers.empty() : std::find(s.answers.begin(), s.answers.end(), a.data) != s.answers.end();
+            if (!ok && bad++ < 10) {
+                printf("%s: step %u: the answer is %s", file.c_str(), a.tag, a.drop ? "none" : "");
+                if (!a.drop) for (auto b : a.data) printf("%02x", b);
+                printf("\n");
+            }
+        };
+        for (size_t i = 0; i < steps.size(); i++) {
+            steps_done++;
+            if (steps[i].send.empty()) continue;  // no datagram has no beat: the network side's business
+            sim.in.push_back({steps[i].send, (uint16_t)i});
+            sent++;
+            // some steps allow several answers, and what follows was written for one of them: those files wait and are small
+            for (int c = 0; c < 100000 && (opts.count("burst") ? sim.in.size() > 3 : answered < sent); c++) sim.step();
+        }
+        for (int c = 0; c < 100000 && answered < sent; c++) sim.step();
+        if (answered != sent) { printf("%s: %zu answers to %zu requests\n", file.c_str(), answered, sent); bad++; }
+    }
+    printf("%ld steps, %ld wrong\n", steps_done, bad);
+    return bad != 0;
 }
 
 int main(int argc, char** argv) {
@@ -348,6 +418,7 @@ int main(int argc, char** argv) {
     if (mode == "random") return run_random();
     if (mode == "latency") return run_latency();
     if (mode == "rate") return run_rate();
+    if (mode == "vectors") return run_vectors();
     fprintf(stderr, "random, latency or rate\n");
     return 2;
 }

@@ -1,0 +1,42 @@
+# The engine core: lint, proofs, random and vector runs, figures.
+
+CORE_RTL := $(wildcard $(HW)/rtl/core/*.sv)
+CORE_TB  := $(BUILD)/c8/core_tb
+VECTORS  := $(shell echo $(ROOT)/spec/vectors/v1/*.json | tr ' ' ,)
+CORE_SRC := $(CORE_RTL) $(wildcard $(HW)/rtl/core/*.svh) $(wildcard $(HW)/sim/*.h) $(HW)/tb/core/core_tb.cpp $(HW)/tb/core/build.py
+
+.PHONY: core-lint core-test core-formal core-long figures
+lint: core-lint
+test: core-formal core-test
+long: core-long
+
+core-lint: tools
+	$(PYTHON) $(HW)/tools/gen_crc.py --check
+	$(WITH) verilator --lint-only -Wall -sv --top-module kintsugi_core -I$(HW)/rtl/core $(HW)/rtl/core/core.vlt $(CORE_RTL)
+	$(WITH) verible-verilog-lint --rules_config $(HW)/verible.rules $(CORE_RTL)
+
+core-formal: tools
+	$(WITH) python $(HW)/formal/run.py
+
+$(CORE_TB): $(CORE_SRC) | tools
+	$(WITH) python $(HW)/tb/core/build.py $(BUILD) c8
+
+core-test: $(CORE_TB)
+	timeout 120 $(CORE_TB) random --ops 20000 --seed 1
+	timeout 120 $(CORE_TB) random --ops 10000 --seed 2 --mem ddr3-1600 --keys 8
+	timeout 120 $(CORE_TB) vectors --files $(VECTORS)
+	timeout 120 $(CORE_TB) vectors --burst --mem onchip --files $(VECTORS)
+	! timeout 120 $(CORE_TB) random --ops 20000 --canary > /dev/null
+
+# a million operations a configuration: the usual one, one context, and too little memory (so that it runs out all the time)
+core-long: $(CORE_TB)
+	$(WITH) python $(HW)/formal/run.py --deep
+	$(WITH) python $(HW)/tb/core/build.py $(BUILD) c1 CONTEXTS=1 PORTS=1
+	$(WITH) python $(HW)/tb/core/build.py $(BUILD) tight CONTEXTS=5 PORTS=1 ORDERS=1 BUCKET_BITS=5 CELL_BITS_0=6 CELL_BITS_1=5 CELL_BITS_2=4 CELL_BITS_3=3 DIR_BITS=2 LEAF_BITS=4 ADDR_BITS=12
+	$(CORE_TB) random --ops 1000000 --seed 11
+	$(CORE_TB) random --ops 1000000 --seed 12 --keys 5 --mem onchip
+	$(BUILD)/c1/core_tb random --ops 1000000 --seed 13
+	$(BUILD)/tight/core_tb random --ops 1000000 --seed 14 --tight --keys 40
+
+figures: tools
+	$(WITH) python $(HW)/syn/figures.py --build $(BUILD) --out $(ROOT)/docs/results
