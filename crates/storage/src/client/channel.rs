@@ -180,7 +180,10 @@ struct Pending {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
-/// The connection.
+/// Tokens of the channel's own requests have this bit; the caller's must not.
+const OPEN: u64 = 1 << 63;
+
+/// The connection. Tokens are the caller's to choose, below 2^63.
 pub struct Channel {
     link: Box<dyn Connection>,
     area: Option<Arc<Area>>,
@@ -244,7 +247,7 @@ impl Channel {
         bytes.extend_from_slice(name.as_bytes());
         self.link.send(&bytes).map_err(lost)?;
         let pending = Pending {
-            token: self.last,
+            token: self.last | OPEN,
             kind: Kind::Open,
             asked: 0,
             segments: Vec::new(),
@@ -252,7 +255,7 @@ impl Channel {
             inline_bytes: 0,
         };
         self.pending.insert(self.last, pending);
-        Ok(self.last)
+        Ok(self.last | OPEN)
     }
 
     /// Opens a volume, and waits for it. To be called when nothing is under way.
