@@ -12,16 +12,13 @@ pub(crate) fn copy_words(from: &[AtomicU64], into: &[AtomicU64]) {
 }
 
 /// Copies the first bytes held by words.
-#[cfg(not(loom))]
 #[inline]
 pub(crate) fn copy_out(words: &[AtomicU64], into: &mut [u8]) {
-    let mut chunks = into.chunks_exact_mut(8);
-    let mut words = words.iter();
-    for (into, word) in chunks.by_ref().zip(&mut words) {
-        into.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    let (whole, rest) = into.as_chunks_mut::<8>();
+    for (into, word) in whole.iter_mut().zip(words) {
+        *into = word.load(Ordering::Relaxed).to_le_bytes();
     }
-    let rest = chunks.into_remainder();
-    if let (false, Some(word)) = (rest.is_empty(), words.next()) {
+    if let (false, Some(word)) = (rest.is_empty(), words.get(whole.len())) {
         let length = rest.len();
         rest.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes()[..length]);
     }
@@ -30,9 +27,13 @@ pub(crate) fn copy_out(words: &[AtomicU64], into: &mut [u8]) {
 /// Copies bytes into words; the rest of the last word becomes zero.
 #[inline]
 pub(crate) fn copy_in(words: &[AtomicU64], from: &[u8]) {
-    for (word, from) in words.iter().zip(from.chunks(8)) {
+    let (whole, rest) = from.as_chunks::<8>();
+    for (word, from) in words.iter().zip(whole) {
+        word.store(u64::from_le_bytes(*from), Ordering::Relaxed);
+    }
+    if let (false, Some(word)) = (rest.is_empty(), words.get(whole.len())) {
         let mut bytes = [0; 8];
-        bytes[..from.len()].copy_from_slice(from);
+        bytes[..rest.len()].copy_from_slice(rest);
         word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
     }
 }
@@ -40,10 +41,7 @@ pub(crate) fn copy_in(words: &[AtomicU64], from: &[u8]) {
 /// Appends the first `count` bytes held by words; the caller has bounded `count`.
 #[inline]
 pub(crate) fn append(words: &[AtomicU64], count: usize, out: &mut Vec<u8>) {
-    out.reserve(words.len() * 8);
-    let end = out.len() + count;
-    for word in words {
-        out.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-    }
-    out.truncate(end);
+    let start = out.len();
+    out.resize(start + count, 0);
+    copy_out(words, &mut out[start..]);
 }
