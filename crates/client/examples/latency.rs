@@ -1,0 +1,79 @@
+//! How long a GET of 64 bytes takes from another process, and what it costs the server.
+//!
+//! ```text
+//! kintsugi serve --port 0 --fabric shm:/tmp/k.sock &
+//! cargo run --release -p kintsugidb-client --example latency -- shm:/tmp/k.sock
+//! ```
+//! Loads 100,000 keys, then reads them in random order: ten million reads by default, each thousandth run of a thousand timed one by one.
+//! The server's CPU time is the difference of what INFO says before and after.
+use kintsugidb_client::{Client, Mode, Options};
+use std::time::Instant;
+
+const KEYS: usize = 100_000;
+
+fn server_cpu(c: &mut Client) -> Result<f64, Box<dyn std::error::Error>> {
+    let info = c.command(&["INFO", "cpu"])?;
+    let text = String::from_utf8_lossy(info.bytes().unwrap_or_default()).into_owned();
+    let field = |name: &str| {
+        text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    Ok(field("used_cpu_sys:") + field("used_cpu_user:"))
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let address = args.next().ok_or("an address, as in shm:/tmp/k.sock")?;
+    let reads: usize = args.next().map_or(Ok(10_000_000), |n| n.parse())?;
+    let keys: Vec<String> = (0..KEYS).map(|i| format!("key:{i:08}")).collect();
+    for (name, mode, reads) in
+        [("one-sided", Mode::OneSided, reads), ("by message", Mode::Messages, reads.min(100_000))]
+    {
+        let mut c = Client::connect_with(&address, Options { mode, ..Options::default() })?;
+        if mode == Mode::OneSided {
+            for some in keys.chunks(1000) {
+                c.mset(some.iter().map(|k| (k, [b'v'; 64])))?;
+            }
+            println!(
+                "{}: {KEYS} keys of 64 B",
+                if c.is_one_sided() { "regions are mapped" } else { "no region is mapped" }
+            );
+        }
+        let mut value = Vec::with_capacity(64);
+        for k in &keys {
+            assert!(c.get_into(k.as_bytes(), &mut value)? && value.len() == 64);
+        }
+        let mut random = 88_172_645_463_325_252u64;
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            &keys[(random % KEYS as u64) as usize]
+        };
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let (cpu, begin) = (server_cpu(&mut c)?, Instant::now());
+        let mut times = Vec::new();
+        for i in 0..reads {
+            let key = next().as_bytes();
+            if i / 1000 % 100 == 0 || mode != Mode::OneSided {
+                let at = Instant::now();
+                c.get_into(key, &mut value)?;
+                times.push(at.elapsed().as_nanos() as u64);
+            } else {
+                c.get_into(key, &mut value)?;
+            }
+        }
+        let (wall, cpu) = (begin.elapsed().as_secs_f64(), server_cpu(&mut c)? - cpu);
+        times.sort_unstable();
+        let at = |p: f64| times[((times.len() - 1) as f64 * p) as usize];
+        println!(
+            "{name:>10}: {reads} reads, {:.0} ns each; one by one, the clock's own time included: \
+             median {} ns, 99% {} ns; server's CPU {:.1} ns a read\n            {:?}",
+            wall / reads as f64 * 1e9,
+            at(0.5),
+            at(0.99),
+            cpu / reads as f64 * 1e9,
+            c.counters()
+        );
+    }
+    Ok(())
+}
