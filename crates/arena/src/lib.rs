@@ -26,6 +26,8 @@ mod owner;
 mod pages;
 mod reader;
 mod region;
+#[cfg(not(loom))]
+pub mod remote;
 mod slab;
 mod sync;
 mod walk;

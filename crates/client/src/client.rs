@@ -105,6 +105,11 @@ impl Client {
             all.fractures += point.counters().fractures;
             all.followed += point.followed();
         }
+        if let Some(remote) = self.link.as_ref().and_then(|l| l.remote.as_ref()) {
+            all.retries += remote.retries;
+            all.fractures += remote.fractures;
+            all.followed += remote.followed;
+        }
         all
     }
 
@@ -120,7 +125,7 @@ impl Client {
 
     /// Whether it reads the regions itself.
     pub fn is_one_sided(&self) -> bool {
-        self.link.as_ref().is_some_and(|l| l.point.is_some())
+        self.link.as_ref().is_some_and(|l| l.point.is_some() || l.remote.is_some())
     }
 
     /// Runs any command that Redis clients may send, except those that change the connection.

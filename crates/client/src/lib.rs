@@ -28,6 +28,7 @@ mod link;
 mod onesided;
 mod operations;
 mod options;
+mod remote;
 mod transaction;
 
 #[cfg(feature = "async")]

@@ -2,6 +2,7 @@
 use crate::{
     Counters, Error, Mode, Options, Result,
     lease::{Lease, coarse_ns},
+    remote::{Read, Remote},
 };
 use kintsugidb_arena::{Reader, Ref};
 use kintsugidb_engine::{PointReader, Siblings, fingerprint};
@@ -37,6 +38,8 @@ pub(crate) struct Link {
     pub session: Session,
     /// Reads of the regions, if they are mapped.
     pub point: Option<PointReader>,
+    /// Reads of the regions over the fabric, if they are not mapped and it does that.
+    pub remote: Option<Remote>,
     pub lease: Lease,
     /// Transactions that were read one-sidedly and not known to be stable: where their records are.
     pub unstable: Vec<(TxnId, usize, Ref)>,
@@ -92,6 +95,13 @@ impl Link {
         let mut coordinator = Coordinator::new(welcome.coordinator, welcome.shards, welcome.config());
         coordinator.begin_after(welcome.clock.max(clock_of(welcome.now_us)));
         let point = if options.mode == Mode::OneSided { map(&*connection, &welcome) } else { None };
+        let remote = if options.mode == Mode::OneSided && point.is_none() {
+            let Welcome { shards, seed, isolation, .. } = welcome;
+            let timeout = options.timeout;
+            Remote::new(&mut *connection, shards, seed, siblings(isolation), options.emulated, timeout)
+        } else {
+            None
+        };
         let mut lease = Lease::default();
         lease.renew(tick);
         Ok(Self {
@@ -109,6 +119,7 @@ impl Link {
             coordinator,
             session: Session::default(),
             point,
+            remote,
             lease,
             unstable: Vec::new(),
         })
@@ -227,6 +238,14 @@ impl Link {
             if passed >= self.spin {
                 self.connection.wait(limit - passed)?;
             }
+        }
+    }
+
+    /// Reads strings over the fabric. `None`: ask the owners.
+    pub fn read_remote(&mut self, keys: &[(usize, &[u8])], now_ms: u64) -> Result<Option<Read>> {
+        match &mut self.remote {
+            Some(remote) => remote.strings(&mut *self.connection, keys, now_ms),
+            None => Ok(None),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A read is allowed only where the session is in order (PROTOCOL rules 2, 24): it carries no proof for the shard, which the owner might
 //! have to act upon first. A proof goes as soon as its transaction's record says that everybody has committed it; so a little patience
 //! here is a message saved.
-use crate::{Client, Error, Result, client::parse_one, link::Link};
+use crate::{Client, Error, Result, client::parse_one, link::Link, remote::Text};
 use kintsugidb_engine::{Point, PointReader};
 use kintsugidb_ramp::{Isolation, ShardId, TxnId, message::Proof, shard_of};
 use kintsugidb_wire::{Proto, Reply, Value};
@@ -88,6 +88,26 @@ impl Link {
         true
     }
 
+    /// Reads strings over the fabric, if that is allowed and what was read can be believed. `None`: by messages.
+    pub(crate) fn remote_strings(&mut self, keys: &[(usize, &[u8])]) -> Result<Option<Vec<Text>>> {
+        let several = keys.windows(2).any(|w| w[0].0 != w[1].0);
+        let told = keys.iter().all(|(s, _)| self.session.proofs_for(*s as ShardId).is_none());
+        if !told || (several && self.welcome.isolation == Isolation::Locking) {
+            return Ok(None);
+        }
+        let now_ms = self.now_us() / 1000;
+        let Some(read) = self.read_remote(keys, now_ms)? else { return Ok(None) };
+        self.session.see(read.clock);
+        let from =
+            if several { ShardId::MAX } else { keys.first().map_or(ShardId::MAX, |(s, _)| *s as ShardId) };
+        let horizon_us = self.coordinator.config().horizon_us;
+        let noted = read.txns.iter().all(|&(txn, c)| {
+            let proof = Proof { txn: TxnId(txn), c };
+            self.session.saw_from_outside(from, proof, self.welcome.shards, horizon_us)
+        });
+        Ok(noted.then_some(read.values))
+    }
+
     /// Reads by `f` if that is allowed, and if what it read can be believed. `None`: by a message.
     #[inline]
     fn one_sided<T>(
@@ -120,6 +140,9 @@ impl Link {
 impl Client {
     /// Answers a command from the regions, if it can be: its keys' shards are in `shards`.
     pub(crate) fn read_one_sided(&mut self, point: Point, args: &[&[u8]]) -> Result<Option<Value>> {
+        if self.link()?.remote.is_some() {
+            return self.read_remote(point, args);
+        }
         let shards = std::mem::take(&mut self.shards);
         let link = self.link()?;
         let several = shards.windows(2).any(|w| w[0] != w[1]);
@@ -138,6 +161,33 @@ impl Client {
             Some(()) => parse_one(reply.bytes()).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// GET and MGET over a fabric that reads regions without mapping them.
+    fn read_remote(&mut self, point: Point, args: &[&[u8]]) -> Result<Option<Value>> {
+        if !matches!(point, Point::Get | Point::Mget) {
+            return Ok(None);
+        }
+        let shards = std::mem::take(&mut self.shards);
+        let keys: Vec<(usize, &[u8])> = shards.iter().copied().zip(args[1..].iter().copied()).collect();
+        let read = self.link()?.remote_strings(&keys);
+        self.shards = shards;
+        self.count(true, matches!(read, Ok(Some(_))));
+        let Some(values) = read? else { return Ok(None) };
+        let wrong = || Value::Error(kintsugidb_engine::Error::WrongType.to_string());
+        let mut values = values.into_iter().map(|v| match v {
+            Ok(Some(bytes)) => Value::Bulk(bytes),
+            Ok(None) => Value::Null,
+            // MGET says null to what is no string, GET an error.
+            Err(()) => {
+                if point == Point::Get {
+                    wrong()
+                } else {
+                    Value::Null
+                }
+            }
+        });
+        Ok(if point == Point::Get { values.next() } else { Some(Value::Array(values.collect())) })
     }
 
     fn count(&mut self, here: bool, read: bool) {
@@ -177,10 +227,21 @@ impl Client {
         into: &mut Vec<u8>,
     ) -> Result<Option<std::result::Result<bool, kintsugidb_engine::Error>>> {
         let link = self.link()?;
-        if link.point.is_none() {
-            return Ok(None);
-        }
         let shard = usize::from(shard_of(key, link.welcome.shards));
+        if link.point.is_none() {
+            if link.remote.is_none() {
+                return Ok(None);
+            }
+            let read = link.remote_strings(&[(shard, key)])?;
+            let Some(value) = read.and_then(|mut v| v.pop()) else {
+                self.counters.fallbacks += 1;
+                return Ok(None);
+            };
+            return Ok(Some(match value {
+                Ok(value) => Ok(value.map(|b| into.extend_from_slice(&b)).is_some()),
+                Err(()) => Err(kintsugidb_engine::Error::WrongType),
+            }));
+        }
         let found = link.one_sided(&[shard], |r| {
             let found = r.string(shard, key).ok()?;
             Some(found.map(|bytes| bytes.map(|b| into.extend_from_slice(b)).is_some()))

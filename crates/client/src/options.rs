@@ -22,6 +22,9 @@ pub struct Options {
     pub password: String,
     /// See [`Mode`].
     pub mode: Mode,
+    /// Read one-sidedly also over a fabric that has a thread of the server do it (`tcp`). That is slower than asking; it is for tests
+    /// and for measurements.
+    pub emulated: bool,
     /// How long an operation waits for an answer, and a connection to be made.
     pub timeout: Duration,
     /// How long an operation polls before it sleeps.
@@ -34,6 +37,7 @@ impl Default for Options {
             user: "default".into(),
             password: String::new(),
             mode: Mode::OneSided,
+            emulated: false,
             timeout: Duration::from_secs(10),
             spin: Duration::from_micros(20),
         }

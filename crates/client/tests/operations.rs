@@ -1,6 +1,6 @@
 //! What a client does is what the server's other clients see, in every mode and isolation.
 mod support;
-use kintsugidb_client::{Client, Error, Mode, Value};
+use kintsugidb_client::{Client, Error, Mode, Options, Value};
 use support::Running;
 
 const MODES: [Mode; 3] = [Mode::OneSided, Mode::Messages, Mode::OneByOne];
@@ -74,6 +74,26 @@ fn keys_of_several_shards_are_written_and_read_together_in_every_isolation() {
             assert_eq!(c.del(&keys).unwrap(), 20);
         }
     }
+}
+
+#[test]
+fn over_tcp_everything_works_by_messages_and_by_emulated_reads() {
+    let server = Running::start_on("tcp:127.0.0.1:0", 2, 5, "fast");
+    let mut c = server.client(Mode::OneSided);
+    assert!(!c.is_one_sided(), "reads by an agent of the server are not one-sided");
+    every_type(&mut c, "messages:");
+    let options = Options { emulated: true, ..Options::default() };
+    let mut c = Client::connect_with(&server.address, options).unwrap();
+    assert!(c.is_one_sided());
+    every_type(&mut c, "emulated:");
+    let keys: Vec<String> = (0..40).map(|i| format!("key {i}")).collect();
+    c.mset(keys.iter().map(|k| (k, format!("value of {k}")))).unwrap();
+    for _ in 0..3 {
+        let values = c.mget(&keys).unwrap();
+        assert!(keys.iter().zip(values).all(|(k, v)| v == Some(format!("value of {k}").into_bytes())));
+    }
+    assert_eq!(c.get("key 7").unwrap().as_deref(), Some(&b"value of key 7"[..]));
+    assert!(c.counters().one_sided > 3, "{:?}", c.counters());
 }
 
 #[test]

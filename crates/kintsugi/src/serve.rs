@@ -18,7 +18,6 @@ pub fn run(flags: &ArgMatches) -> Result<(), String> {
     let signals = Signals::new([SIGTERM, SIGINT]).map_err(|e| e.to_string())?;
     let listeners = Listeners::bind(&config).map_err(|e| e.to_string())?;
     let (shards, isolation, socket) = (config.shards, config.isolation.show(), config.unixsocket.clone());
-    let fabric = config.fabric.clone();
     let server = Server::start(config, listeners).map_err(|e| e.to_string())?;
     println!(
         "kintsugi {} serves {shards} shards on {} threads, isolation {isolation}",
@@ -37,7 +36,8 @@ pub fn run(flags: &ArgMatches) -> Result<(), String> {
     if let Some(port) = server.tcp_port() {
         println!("  connect:  redis-cli -p {port}");
     }
-    for address in fabric.split_whitespace() {
+    let native = |a: &&String| ["shm:", "tcp:", "verbs:", "rdma:"].iter().any(|f| a.starts_with(f));
+    for address in server.addresses().iter().filter(native) {
         println!("  native clients:  kintsugidb_client::Client::connect({address:?})");
     }
     if !socket.is_empty() {

@@ -14,8 +14,8 @@ use std::{
 const ROLE: &str = "KINTSUGI_TEST_ROLE";
 const ADDRESS: &str = "KINTSUGI_TEST_ADDRESS";
 
-/// A process that ends with its variable.
-struct Process(Child);
+/// A process that ends with its variable. A server has an address over TCP, too.
+struct Process(Child, String);
 
 impl Process {
     fn signal(&self, signal: Signal) {
@@ -58,15 +58,24 @@ fn serve_isolated(address: &str, isolation: &str) -> Process {
             isolation,
             "--fabric",
             address,
+            "--fabric",
+            "tcp:127.0.0.1:0",
         ])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let ready = lines.any(|l| l.is_ok_and(|l| l.contains("native clients")));
+    let mut tcp = String::new();
+    let ready = lines.any(|l| {
+        let l = l.unwrap_or_default();
+        if let Some(at) = l.trim().strip_prefix("listening on tcp:") {
+            tcp = format!("tcp:{at}");
+        }
+        l.contains("native clients") && l.contains("tcp:")
+    });
     // Keeps the pipe open, so that the server may write to it.
     std::thread::spawn(move || lines.for_each(drop));
-    let server = Process(child);
+    let server = Process(child, tcp);
     assert!(ready, "the server did not start");
     server
 }
@@ -84,7 +93,7 @@ fn child(role: &str, address: &str) -> Process {
         .env(ADDRESS, address)
         .stdout(Stdio::null())
         .spawn();
-    Process(child.unwrap())
+    Process(child.unwrap(), String::new())
 }
 
 /// A value that tells torn and foreign apart: its words are all the same, and name the key and the write.
@@ -189,8 +198,12 @@ fn files(server: &Process) -> usize {
 #[test]
 fn two_writers_of_equal_sizes_and_a_growing_index_show_nothing_torn_foreign_or_fractured() {
     let address = format!("shm:{}", socket("writers").display());
-    let _server = serve(&address);
+    let server = serve(&address);
     let mut one_sided = client(&address, Mode::OneSided);
+    // The same reads as over RDMA, by an agent of the server.
+    let emulated = Options { emulated: true, ..Options::default() };
+    let mut remote = Client::connect_with(&server.1, emulated).unwrap();
+    assert!(remote.is_one_sided());
     let mut messages = client(&address, Mode::Messages);
     write_all(&mut one_sided, 1);
     one_sided.set("single", value(99, 1)).unwrap();
@@ -206,11 +219,14 @@ fn two_writers_of_equal_sizes_and_a_growing_index_show_nothing_torn_foreign_or_f
         }
         if reads.is_multiple_of(16) {
             read_all(&mut messages);
+            read_all(&mut remote);
+            tag(99, &remote.get("single").unwrap().expect("written"));
         }
         reads += 1;
     }
     let counters = one_sided.counters();
     assert!(counters.one_sided > reads, "{counters:?}");
+    assert!(remote.counters().one_sided > 0, "{:?}", remote.counters());
 }
 
 /// The check's canary: without isolation it has to fail.

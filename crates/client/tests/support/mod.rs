@@ -21,11 +21,16 @@ pub fn path(name: &str) -> std::path::PathBuf {
 impl Running {
     /// A server of so many threads and shards.
     pub fn start(threads: usize, shards: usize, isolation: &str) -> Self {
-        let address = format!("shm:{}", path("client").display());
-        let mut config = Config { threads, shards, fabric: address.clone(), port: 0, ..Config::default() };
+        Self::start_on(&format!("shm:{}", path("client").display()), threads, shards, isolation)
+    }
+
+    /// The same at this address; port 0 is any.
+    pub fn start_on(fabric: &str, threads: usize, shards: usize, isolation: &str) -> Self {
+        let mut config = Config { threads, shards, fabric: fabric.to_owned(), port: 0, ..Config::default() };
         config.set("isolation", isolation).unwrap();
         let mut listeners = Listeners::tcp("127.0.0.1:0").unwrap();
         listeners.bind_fabrics(&config.fabric).unwrap();
+        let address = listeners.fabrics[0].address().to_string();
         let server = Server::start(config, listeners).unwrap();
         let tcp = format!("127.0.0.1:{}", server.tcp_port().unwrap());
         Self { server: Some(server), address, tcp }
