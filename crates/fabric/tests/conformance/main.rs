@@ -38,6 +38,8 @@ macro_rules! all {
             writes_reach_the_region_where_they_are_granted
             completions_are_bounded_and_none_is_lost
             wrong_credentials_are_refused_with_the_reason
+            a_sleeper_takes_no_cpu
+            a_restarted_listener_is_another_incarnation
         }
     };
 }

@@ -317,3 +317,33 @@ pub fn wrong_credentials_are_refused_with_the_reason(world: &World) {
     let options = ConnectOptions { user: vec![b'x'; 1000], ..options() };
     assert!(matches!(try_connect(world, options), Err(Error::TooLarge { .. })));
 }
+
+pub fn a_sleeper_takes_no_cpu(world: &World) {
+    let mut pair = world.pair();
+    if pair.client.connection.fd().is_none() {
+        return;
+    }
+    let cpu = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    for connection in [&mut pair.client.connection, &mut pair.server.connection] {
+        let before = cpu();
+        let end = std::time::Instant::now() + Duration::from_millis(400);
+        // It may wake without a reason, but not all the time.
+        while let Some(left) = end.checked_duration_since(std::time::Instant::now()) {
+            connection.wait(left).unwrap();
+            assert!(connection.receive(&mut Vec::new()).unwrap().is_none());
+        }
+        let after = cpu();
+        let used = (after.tv_sec - before.tv_sec) * 1_000_000 + (after.tv_nsec - before.tv_nsec) / 1000;
+        assert!(used < 100_000, "{used} µs of CPU in 400 ms of sleep");
+    }
+}
+
+pub fn a_restarted_listener_is_another_incarnation(world: &World) {
+    let first = world.pair();
+    let second = world.pair();
+    if first._listener.is_none() {
+        return;
+    }
+    assert_ne!(first.client.incarnation, second.client.incarnation);
+    assert_eq!(first.client.id, first.server.id);
+}
