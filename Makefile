@@ -19,7 +19,7 @@ SECONDS_PER_SOAK ?= 60
 
 .DEFAULT_GOAL := main
 
-.PHONY: main build serve test fmt clippy rust-test e2e history differential suite suite-if-there suite-audit softroce softroce-if-there loom miri fuzz soak bench clean help
+.PHONY: main build serve test fmt clippy rust-test e2e python history differential suite suite-if-there suite-audit softroce softroce-if-there loom miri fuzz soak bench clean help
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,7 +36,7 @@ build: ## build the release binary
 serve: build ## build, then serve on 127.0.0.1:6379
 	$(KINTSUGI) serve
 
-test: fmt clippy rust-test build suite-if-there softroce-if-there e2e ## everything that must hold
+test: fmt clippy rust-test build suite-if-there softroce-if-there python e2e ## everything that must hold
 
 fmt:
 	$(CARGO) fmt --all -- --check
@@ -49,6 +49,11 @@ rust-test: ## unit, property, model and simulator tests
 
 e2e: build $(VENV)/.ready ## real servers, real clients, recorded histories
 	$(PYTEST) tests
+
+python: $(VENV)/.ready ## build the Python package, and install it where the tests run
+	$(VENV)/bin/pip install --quiet 'maturin>=1.7,<2'
+	cd python && CARGO_TARGET_DIR=../target/python ../$(VENV)/bin/maturin build --release --locked --quiet --out ../.cache/wheels
+	$(VENV)/bin/pip install --quiet --force-reinstall --no-deps --no-index --find-links .cache/wheels kintsugidb
 
 history: build $(VENV)/.ready ## only the recorded histories
 	$(PYTEST) tests/history
