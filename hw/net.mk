@@ -8,11 +8,14 @@ CONTEXTS  ?= 8
 PORTS     ?= 2
 ADDR_BITS ?= 16
 APPLIANCE := $(BUILD)/appliance/appliance
+# The software server that the appliance is compared with, if it was built.
+SERVER    ?= $(ROOT)/target/release/kintsugi
 REF     := $(ROOT)/spec/reference
 
-.PHONY: net-lint net-test vectors sim sim-test
+.PHONY: net-lint net-test vectors sim sim-test whole-test whole-long
 lint: net-lint
-test: vectors net-test sim-test
+test: vectors net-test sim-test whole-test
+long: whole-long
 
 net-lint: tools
 	$(WITH) verilator --lint-only -Wall -sv --top-module ki_net $(HW)/rtl/net/net.vlt $(NET_RTL)
@@ -41,3 +44,9 @@ sim-test: sim
 	$(APPLIANCE) vectors --memory random --stalls $(ROOT)/spec/vectors/v1/*.json
 	sed '0,/"answers": \["81/s//"answers": ["91/' $(ROOT)/spec/vectors/v1/string.json > $(BUILD)/string.json
 	! $(APPLIANCE) vectors $(BUILD)/string.json 2>/dev/null
+
+whole-test: sim
+	$(PYTHON) $(HW)/sim/test_whole.py $(APPLIANCE) --server $(SERVER)
+
+whole-long: sim
+	$(PYTHON) $(HW)/sim/test_whole.py $(APPLIANCE) --server $(SERVER) --operations 100000 --seed 2
