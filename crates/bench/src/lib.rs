@@ -5,6 +5,7 @@
 //!   isolation   RAMP-Fast, Small, Hybrid and locking against none
 //!   instructions what the algorithms cost single-key commands (valgrind)
 //!   memory      bytes a key, by shape, against redis-server
+//!   b1 … b6     the figures on remote I/O: local, fabric alone and remote reads; fio and nbdkit where they are installed
 //!   a1 … a4     the figures of RAMP over RDMA: client processes over tcp and shm (verbs, rdma)
 //! ```
 //! Servers are child processes on loopback, pinned to one core; the client runs on another. Rounds of the compared
@@ -19,6 +20,7 @@ mod load;
 mod memory;
 mod papers;
 mod process;
+mod storage;
 mod table;
 mod ycsb;
 
@@ -63,6 +65,18 @@ enum Figure {
     A3(papers::PaperArgs),
     /// YCSB (figure 7), and its core workloads.
     A4(papers::PaperArgs),
+    /// Local random reads of 512 B by threads (remote I/O 2020, figure 5).
+    B1(storage::StorageArgs),
+    /// The fabric alone, by connections (figure 6).
+    B2(storage::StorageArgs),
+    /// Remote reads of 512 B: dynamic, static, io_uring (figures 7 to 9).
+    B3(storage::StorageArgs),
+    /// The reads of TPC-H Q3 replayed, local and remote (figures 10 to 13).
+    B4(storage::StorageArgs),
+    /// Local, fabric alone and remote by size, beside fio and nbdkit (remote I/O 2021, figures 8 to 14).
+    B5(storage::StorageArgs),
+    /// Replay against random reads (figures 15 to 19).
+    B6(storage::StorageArgs),
     /// One client process of the figures above.
     #[command(hide = true)]
     Client(papers::ClientArgs),
@@ -127,6 +141,12 @@ pub fn run(bench: Bench) -> std::result::Result<(), Error> {
         Figure::A2(a) => papers::run(papers::Which::A2, &a),
         Figure::A3(a) => papers::run(papers::Which::A3, &a),
         Figure::A4(a) => papers::run(papers::Which::A4, &a),
+        Figure::B1(a) => storage::run(storage::Which::B1, &a),
+        Figure::B2(a) => storage::run(storage::Which::B2, &a),
+        Figure::B3(a) => storage::run(storage::Which::B3, &a),
+        Figure::B4(a) => storage::run(storage::Which::B4, &a),
+        Figure::B5(a) => storage::run(storage::Which::B5, &a),
+        Figure::B6(a) => storage::run(storage::Which::B6, &a),
         Figure::Client(c) => papers::run_client(&c),
     }
 }

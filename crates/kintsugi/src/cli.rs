@@ -26,6 +26,9 @@ pub fn command() -> Command {
         .subcommand(crate::target::Options::augment_args(
             Command::new("target").about("Exports files and block devices by remote I/O"),
         ))
+        .subcommand(crate::io::Options::augment_args(
+            Command::new("io").about("Looks at, copies, checks and replays volumes of a target"),
+        ))
         .subcommand(kintsugidb_bench::Bench::command().name("bench"))
 }
 

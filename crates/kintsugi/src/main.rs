@@ -3,6 +3,7 @@
 
 mod cli;
 mod demo;
+mod io;
 mod serve;
 mod target;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
         Some(("serve", flags)) => serve::run(flags),
         Some(("demo", flags)) => return demo(flags),
         Some(("bench", flags)) => bench(flags),
+        Some(("io", flags)) => io::run(io::Options::from_arg_matches(flags).unwrap_or_else(|e| e.exit())),
         Some(("target", flags)) => {
             target::run(target::Options::from_arg_matches(flags).unwrap_or_else(|e| e.exit()))
         }

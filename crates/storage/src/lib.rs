@@ -10,6 +10,8 @@ pub mod engine;
 pub mod limits;
 pub mod pattern;
 pub mod protocol;
+pub mod replay;
+pub mod trace;
 pub use client::{Block, CacheOptions, CacheStatistics, CachedFile, Channel, Finished, IoError, NoRoom};
 pub use client::{Remote, RemoteFile, RemoteOptions, Request};
 pub use memory::{ALIGNMENT, Area, Heap, Mapped, Place};
