@@ -237,6 +237,9 @@ impl Link {
             }
             if passed >= self.spin {
                 self.connection.wait(limit - passed)?;
+            } else {
+                // Where there are fewer cores than pollers, the server may be waiting for this one.
+                std::thread::yield_now();
             }
         }
     }

@@ -27,6 +27,7 @@ impl Worker {
     pub fn read_mail(&mut self) {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.shared.mailboxes[self.me].receive(&mut inbox);
+        self.has_worked |= !inbox.is_empty();
         for mut batch in inbox.drain(..) {
             self.serve_calls(&batch);
             self.queue.extend(batch.messages.drain(..));

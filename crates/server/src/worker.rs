@@ -37,6 +37,8 @@ const BELL: u64 = u64::MAX;
 pub(crate) const LISTENER: u64 = u64::MAX - 64;
 pub(crate) const READ_SIZE: usize = 64 * 1024;
 const TICK: Duration = Duration::from_millis(10);
+/// Turns of polling rings between two looks at the sockets.
+const POLLS: u32 = 8;
 /// How long replies may take to be sent when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(5);
 /// Bytes that a batch may carry before it is handed over within a turn.
@@ -78,6 +80,10 @@ pub(crate) struct Worker {
     pub targets: Vec<Target>,
     pub next_tick: Instant,
     pub ticks: u64,
+    /// Turns in which rings were polled.
+    pub polls: u32,
+    /// Mail or a native connection's message has come since the last turn.
+    pub has_worked: bool,
     pub random: u64,
 }
 
@@ -116,6 +122,8 @@ impl Worker {
             targets: Vec::new(),
             next_tick: Instant::now(),
             ticks: 0,
+            polls: 0,
+            has_worked: false,
             random: seed ^ (me as u64) << 32 | 1,
             config,
             shared,
@@ -207,6 +215,18 @@ impl Worker {
         let rest = if stopping { rest.min(Duration::from_millis(1)) } else { rest };
         // Transactions that were refused try again soon.
         let rest = if self.transactions.is_empty() { rest } else { rest.min(Duration::from_micros(500)) };
+        if !self.natives.awake.is_empty() && self.ready.is_empty() && !stopping {
+            // Rings are polled; sockets get a look now and then. A turn in which nothing came offers the processor to those who
+            // might have something to say: where there are fewer cores than pollers, they are who is being waited for.
+            self.polls = self.polls.wrapping_add(1);
+            if !std::mem::take(&mut self.has_worked) {
+                std::thread::yield_now();
+            }
+            if !self.polls.is_multiple_of(POLLS) {
+                events.clear();
+                return Ok(());
+            }
+        }
         let busy = !self.ready.is_empty() || !self.natives.awake.is_empty() || !mailbox.may_sleep();
         self.poller.wait(if busy { Duration::ZERO } else { rest }, events)?;
         mailbox.awake();

@@ -213,6 +213,7 @@ impl Worker {
             if let Ok(Some(n)) = got {
                 native.frames.add(&received);
                 native.active = Instant::now();
+                self.has_worked = true;
                 self.stats().bytes_in.add(n as u64);
             }
             if received.capacity() <= 1 << 20 {
