@@ -2,7 +2,7 @@
 #
 #   make          build, and run the demonstration
 #   make serve    build, and serve Redis clients on 127.0.0.1:6379
-#   make test     everything that must hold: format, lints, Rust tests, Redis's own suite, end-to-end tests
+#   make test     everything that must hold: format, lints, Rust tests, Redis's own suite, the hardware, end-to-end tests
 #
 # The end-to-end tests need redis-cli, Python 3 with venv, and (for one of them) Go; Redis's own
 # suite needs redis-server, tcl, dpkg-dev and a Debian mirror, and is left out where it cannot be had; so are the
@@ -19,7 +19,7 @@ SECONDS_PER_SOAK ?= 60
 
 .DEFAULT_GOAL := main
 
-.PHONY: main build serve test fmt clippy rust-test e2e python history differential suite suite-if-there suite-audit softroce softroce-if-there loom miri fuzz soak bench clean help
+.PHONY: main build serve test fmt clippy rust-test e2e python history differential suite suite-if-there suite-audit softroce softroce-if-there hw hw-long loom miri fuzz soak bench clean help
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,7 +36,7 @@ build: ## build the release binary
 serve: build ## build, then serve on 127.0.0.1:6379
 	$(KINTSUGI) serve
 
-test: fmt clippy rust-test build suite-if-there softroce-if-there python e2e ## everything that must hold
+test: fmt clippy rust-test build suite-if-there softroce-if-there hw python e2e ## everything that must hold
 
 fmt:
 	$(CARGO) fmt --all -- --check
@@ -88,6 +88,12 @@ softroce: ## real verbs, in guests with Soft-RoCE under QEMU
 
 softroce-if-there:
 	tests/softroce/check --optional
+
+hw: build ## the hardware: lint, vectors, random runs, shallow proofs, the kernel and the server as clients (needs g++, perl)
+	$(MAKE) --no-print-directory -C hw test
+
+hw-long: build ## its long set: deep proofs, a million operations a configuration
+	$(MAKE) --no-print-directory -C hw long
 
 bench: build ## the benchmarks, each with its baseline in the same run
 	$(KINTSUGI) bench redis
