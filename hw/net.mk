@@ -50,3 +50,10 @@ whole-test: sim
 
 whole-long: sim
 	$(PYTHON) $(HW)/sim/test_whole.py $(APPLIANCE) --server $(SERVER) --operations 100000 --seed 2
+
+# Raw output for docs/results.
+.PHONY: line
+line: sim
+	$(APPLIANCE) line --memory ddr4-2400
+	$(APPLIANCE) line --memory ddr3-1600
+	$(APPLIANCE) line --memory onchip

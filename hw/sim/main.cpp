@@ -1,6 +1,7 @@
 // The appliance under Verilator.
 //
 //   appliance vectors [--memory M] [--stalls] FILE…   golden vectors, frame by frame; timed traces at their times
+//   appliance line [--memory M] [--value N] [--requests N]   figures at line rate and one at a time, as CSV
 //   appliance udp ADDRESS:PORT [--memory M]           answers datagrams of a UDP socket: each becomes a frame and back
 //   appliance tap NAME [--memory M]                   is the host at the other end of a TAP device: 10.0.0.2, port 6380
 //
@@ -17,6 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cerrno>
+#include "line.h"
 #include "vectors.h"
 
 static volatile sig_atomic_t stopped = 0;
@@ -166,11 +168,14 @@ int main(int argc, char** argv) {
     std::string mode = argc > 1 ? argv[1] : "", memory = "ddr4-2400";
     double ctrl_ns = 50;
     bool stalls = false;
+    uint64_t value = 8, requests = 1000;
     std::vector<std::string> rest;
     for (int i = 2; i < argc; i++) {
         std::string a = argv[i];
         if (a == "--memory" && i + 1 < argc) memory = argv[++i];
         else if (a == "--ctrl" && i + 1 < argc) ctrl_ns = std::stod(argv[++i]);
+        else if (a == "--value" && i + 1 < argc) value = std::stoull(argv[++i]);
+        else if (a == "--requests" && i + 1 < argc) requests = std::stoull(argv[++i]);
         else if (a == "--stalls") stalls = true;
         else rest.push_back(a);
     }
@@ -180,8 +185,10 @@ int main(int argc, char** argv) {
     sigaction(SIGINT, &sa, nullptr);
     DramTiming t = dram_preset(memory, ctrl_ns);
     if (mode == "vectors") return vectors(rest, t, stalls);
+    // Ids have 16 bits and values their limit.
+    if (mode == "line" && rest.empty() && requests <= 16384 && value <= 384) return line(t, value, requests);
     if (mode == "udp" && rest.size() == 1) return udp(rest[0], t);
     if (mode == "tap" && rest.size() == 1) return tap(rest[0], t);
-    fprintf(stderr, "appliance vectors [--memory M] [--stalls] FILE… | udp ADDRESS:PORT [--memory M] | tap NAME [--memory M]\n");
+    fprintf(stderr, "appliance vectors [--memory M] [--stalls] FILE… | line [--memory M] [--value N] [--requests N] | udp ADDRESS:PORT [--memory M] | tap NAME [--memory M]\n");
     return 2;
 }

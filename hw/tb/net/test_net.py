@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 import cocotb
+from cocotb.triggers import RisingEdge
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "spec" / "reference"))
 import frames as f  # noqa: E402
 import wire  # noqa: E402
 from bench import Mac, counters  # noqa: E402
+
+LATENCY = (6, 7)  # doc/ki_net.md
 
 
 def question(dice, id, longest=400):
@@ -233,3 +236,24 @@ async def minimum_frames_at_line_rate(dut):
     clocks = mac.clocks - start
     dut._log.info("200 minimum frames in %d clocks, %.2f each", clocks, clocks / 200)
     assert clocks < 200 * 10.5 + 60 and counters(dut)["no_room"] == 0
+
+
+@cocotb.test()
+async def latency_is_what_the_page_says(dut):
+    """doc/ki_net.md: clocks from a frame's last beat to the core, and from an answer's last beat to the wire."""
+    mac = await Mac(dut, 15).start()
+    ask = wire.request("SET", b"k", value=bytes(40), id=1)
+    sending = cocotb.start_soon(mac.send(f.datagram(ask)))
+    at = {}
+    for clock in range(100):
+        await RisingEdge(dut.clk_i)
+        for name, happens in (
+            ("in", dut.rx_valid_i.value == 1 and dut.rx_last_i.value == 1),
+            ("request", dut.valid.value == 1 and "request" not in at),
+            ("answer", dut.valid.value == 1 and dut.ready.value == 1 and dut.last.value == 1),
+            ("out", dut.tx_valid_o.value == 1 and "out" not in at),
+        ):
+            if happens:
+                at[name] = clock
+    await sending
+    assert (at["request"] - at["in"], at["out"] - at["answer"]) == LATENCY, at
