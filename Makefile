@@ -58,11 +58,12 @@ python: $(VENV)/.ready ## build the Python package, and install it where the tes
 history: build $(VENV)/.ready ## only the recorded histories
 	$(PYTEST) tests/history
 
-loom: ## models of the memory layout, every order of their steps
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release --locked -p kintsugidb-arena --test loom
+loom: ## models of the memory layout and of message rings, every order of their steps
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release --locked -p kintsugidb-arena -p kintsugidb-fabric --test loom
 
 miri: ## what is unsafe, under Miri (needs: rustup component add --toolchain nightly miri rust-src)
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test -p kintsugidb-arena --lib --test garbage
+	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test -p kintsugidb-fabric --lib -- ring:: memory:: handshake::
 
 fuzz: ## every fuzz target for a minute each (needs: cargo install cargo-fuzz, a nightly toolchain)
 	for dir in crates/*/fuzz; do for target in $$(basename -s .rs $$dir/fuzz_targets/*.rs); do \
