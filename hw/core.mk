@@ -12,6 +12,7 @@ long: core-long
 
 core-lint: tools
 	$(PYTHON) $(HW)/tools/gen_crc.py --check
+	$(WITH) verilator --lint-only -Wall -sv --top-module ki_strings -I$(HW)/rtl/core $(HW)/rtl/core/core.vlt $(CORE_RTL)
 	$(WITH) verilator --lint-only -Wall -sv --top-module kintsugi_core -I$(HW)/rtl/core $(HW)/rtl/core/core.vlt $(CORE_RTL)
 	$(WITH) verible-verilog-lint --rules_config $(HW)/verible.rules $(CORE_RTL)
 
@@ -27,6 +28,11 @@ core-test: $(CORE_TB)
 	timeout 120 $(CORE_TB) vectors --files $(VECTORS)
 	timeout 120 $(CORE_TB) vectors --burst --mem onchip --files $(VECTORS)
 	! timeout 120 $(CORE_TB) random --ops 20000 --canary > /dev/null
+	$(WITH) $(HW)/tb/core/build_strings.sh $(BUILD)/strings
+	timeout 120 $(BUILD)/strings/strings_tb 200000 1 12
+	timeout 120 $(BUILD)/strings/strings_tb 50000 2 800
+	$(WITH) $(HW)/tb/core/build_strings.sh $(BUILD)/strings-stale -DMUTANT_STALE
+	! timeout 120 $(BUILD)/strings-stale/strings_tb 50000 1 12 > /dev/null
 
 # a million operations a configuration: the usual one, one context, and too little memory (so that it runs out all the time)
 core-long: $(CORE_TB)
@@ -34,6 +40,8 @@ core-long: $(CORE_TB)
 	$(WITH) python $(HW)/tb/core/build.py $(BUILD) c1 CONTEXTS=1 PORTS=1
 	$(WITH) python $(HW)/tb/core/build.py $(BUILD) tight CONTEXTS=5 PORTS=1 ORDERS=1 BUCKET_BITS=5 CELL_BITS_0=6 CELL_BITS_1=5 CELL_BITS_2=4 CELL_BITS_3=3 DIR_BITS=2 LEAF_BITS=4 ADDR_BITS=12
 	$(CORE_TB) random --ops 1000000 --seed 11
+	$(WITH) $(HW)/tb/core/build_strings.sh $(BUILD)/strings
+	$(BUILD)/strings/strings_tb 5000000 3 12
 	$(CORE_TB) random --ops 1000000 --seed 12 --keys 5 --mem onchip
 	$(BUILD)/c1/core_tb random --ops 1000000 --seed 13
 	$(BUILD)/tight/core_tb random --ops 1000000 --seed 14 --tight --keys 40

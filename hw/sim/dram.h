@@ -3,10 +3,11 @@
 //   AR/AW+W --> controller (ctrl_ns/2) --> bank: tRCD, CL, tRAS, tRP --> bus: one 64-byte burst --> controller (ctrl_ns/2) --> R
 //
 // Each 64 bytes of a burst are one access with automatic precharge (closed page: the accesses of a key-value store are random).
-// Accesses start in their order of arrival, as early as their bank, tRRD, tFAW, refresh and the bus allow; so banks work in parallel. Lines go to
-// banks by a hash of their address. A write is acknowledged when the controller has taken it (its queue is bounded), and
-// takes its time on bank and bus afterwards. Several AXI ports share one DRAM. What is not modelled: read/write turnaround beyond
-// tWTR, ranks, command bus contention, reordering for row hits.
+// An access starts as early as its bank, tRRD, tFAW, refresh and the bus allow; accesses of one bank in their order, others may
+// overtake (what an FR-FCFS controller does). Lines go to banks by a hash of their address. A write is acknowledged when the
+// controller has taken it (its queue is bounded) and takes its time on bank and bus afterwards; controllers drain writes in batches, so the turnaround
+// (tWTR + CL) is charged in eighths. Several AXI ports share one DRAM. The presets are DIMMs of x8 parts (1 KB pages; 4 Gbit DDR3, 8 Gbit DDR4). What
+// is not modelled: ranks, command bus contention, row hits.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +24,7 @@ struct DramTiming {
 };
 
 inline DramTiming dram_preset(const std::string& name, double ctrl_ns) {
-    if (name == "ddr3-1600") return {name, 8, 13.75, 13.75, 13.75, 35, 7.5, 40, 5, 15, 7.5, 260, 7800, ctrl_ns, -1};
+    if (name == "ddr3-1600") return {name, 8, 13.75, 13.75, 13.75, 35, 6, 30, 5, 15, 7.5, 260, 7800, ctrl_ns, -1};
     if (name == "ddr4-2400") return {name, 16, 14.16, 14.16, 14.16, 32, 4.9, 21, 3.33, 15, 7.5, 350, 7800, ctrl_ns, -1};
     if (name == "onchip") return {name, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
     if (name == "random") return {name, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -2};
@@ -40,8 +41,8 @@ struct Dram {
     double clk_ns;
     std::vector<uint64_t> mem;
     std::vector<Port> ports;
-    std::vector<double> bank_free, acts;
-    double bus_free = 0, next_ref = 0, write_until = 0, last_act = -1e9;
+    std::vector<double> bank_free, acts, bus;  // acts, bus: starts of recent activations and of recent bursts
+    double busy_until = 0, next_ref = 0;
     uint64_t reads = 0, writes = 0, lines = 0, rng = 88172645463325252ull;
     double now = 0;
     uint64_t lose_one_in = 0;  // a test's: forget one write in so many
@@ -65,17 +66,28 @@ struct Dram {
             next_ref += t.refi;
         }
         start = std::max(start, bank_free[bank]);
-        start = std::max(start, last_act + t.rrd);
-        if (acts.size() >= 4) start = std::max(start, acts[acts.size() - 4] + t.faw);
-        double data = std::max(start + t.rcd + t.cl, bus_free);
-        if (!write && write_until > 0) data = std::max(data, write_until + t.wtr);
-        start = data - t.rcd - t.cl;
-        last_act = start;
+        // earliest activation that tRRD and tFAW allow, earliest gap on the data bus: other banks' accesses may be overtaken
+        double len = t.burst + (write ? (t.wtr + t.cl) / 8 : 0);
+        for (bool moved = true; moved;) {
+            moved = false;
+            int window = 0;
+            double oldest = 1e18;
+            for (double a : acts) {
+                if (a > start - t.rrd && a < start + t.rrd) { start = a + t.rrd; moved = true; }
+                if (a > start - t.faw && a <= start) { window++; oldest = std::min(oldest, a); }
+            }
+            if (window >= 4) { start = std::max(start, oldest + t.faw); moved = true; }
+            for (double b : bus)
+                if (start + t.rcd + t.cl < b + len && b < start + t.rcd + t.cl + len) { start = b + len - t.rcd - t.cl + 1e-3; moved = true; }
+        }
+        double data = start + t.rcd + t.cl;
         acts.push_back(start);
-        if (acts.size() > 64) acts.erase(acts.begin(), acts.begin() + 32);
-        bus_free = data + t.burst;
+        bus.push_back(data);
+        auto old = [&](double x) { return x < now - 200; };
+        acts.erase(std::remove_if(acts.begin(), acts.end(), old), acts.end());
+        bus.erase(std::remove_if(bus.begin(), bus.end(), old), bus.end());
+        busy_until = std::max(busy_until, data);
         bank_free[bank] = std::max(start + t.ras, data + t.burst + (write ? t.wr : 0)) + t.rp;
-        if (write) write_until = data + t.burst; else write_until = 0;
         return data + t.burst + t.ctrl / 2;
     }
     void ar(int port, int id, uint64_t addr, int len) {
@@ -94,7 +106,7 @@ struct Dram {
         writes++;
         ports[port].aw.push_back({id, len + 1, addr});
     }
-    bool w_room(int port) { return bus_free < now + 400 && !ports[port].aw.empty(); }
+    bool w_room(int port) { return busy_until < now + 400 && !ports[port].aw.empty(); }
     void w(int port, uint64_t data, uint8_t strb) {
         auto& p = ports[port];
         auto& f = p.aw.front();

@@ -5,8 +5,10 @@
 //                    read      capture     compare       choose       write, answer
 //                    bucket    the ways    fingerprints  one way      the small entry
 //
-// A bucket is WAYS entries of {valid, item, fingerprint, type, pointer}. Bucket and fingerprint are disjoint bits of
-// the hash, so a fingerprint match is a hint: who looks up compares the whole key with the cell, and asks again with
+// A bucket is WAYS entries of {valid, item, fingerprint, type, pointer}, half of them at one place and half at another: the lower ways at
+// hash[low bits], the upper ways at that XOR the hash's top bits. Two keys that crowd one half seldom crowd both, so the table fills
+// further before an insertion finds no way (measured: docs/results). Bucket and fingerprint together hold every hash bit they come
+// from, and a fingerprint match is a hint: who looks up compares the whole key with the cell, and asks again with
 // the ways already seen in `skip` if it was somebody else's.
 //
 //   LOOKUP  first way (not in skip) with the fingerprint
@@ -19,7 +21,8 @@
 // whether the predecessor's new entry would match (same fingerprint, same pointer) depends on the two *requests* alone,
 // so it is compared in S1, three stages before it is needed. No wide bucket is ever compared twice.
 //
-// Source: the forwarding of a read-modify-write pipeline; the table of Istvan et al., FPL 2013, without chains.
+// Source: the forwarding of a read-modify-write pipeline; a bucketed table as of Istvan et al. (FPL 2013) without chains, its ways skewed (Seznec,
+// ISCA 1993).
 module ki_index #(
     parameter int BUCKET_BITS = 10,
     parameter int WAYS        = 4,
@@ -55,22 +58,24 @@ module ki_index #(
 
   initial begin
     if (BUCKET_BITS + FP_BITS > 32) $fatal(1, "bucket and fingerprint bits must be disjoint");
-    if (WAYS < 2) $fatal(1, "at least two ways");
+    if (WAYS < 2 || WAYS % 2 != 0) $fatal(1, "an even number of ways");
   end
 
   // ---- stage registers -------------------------------------------------------------------------------------------
   logic v1_q, v2_q, v3_q, v4_q, v5_q;
   logic [1:0] op1_q, op2_q, op3_q, op4_q, op5_q;
   logic [ID_BITS-1:0] id1_q, id2_q, id3_q, id4_q, id5_q;
-  logic [BUCKET_BITS-1:0] b1_q, b2_q, b3_q, b4_q, b5_q;
+  logic [2*BUCKET_BITS-1:0] b1_q, b2_q, b3_q, b4_q, b5_q;  // {upper, lower ways}
   logic [FP_BITS:0] fp1_q, fp2_q, fp3_q, fp4_q, fp5_q;  // {item, fingerprint}
   logic [2:0] ty1_q, ty2_q, ty3_q, ty4_q, ty5_q;
   logic [PTR_BITS-1:0] old1_q, old2_q, old3_q;
   logic [PTR_BITS-1:0] new1_q, new2_q, new3_q, new4_q, new5_q;
   logic [WAYS-1:0] skip1_q, skip2_q, skip3_q, skip4_q;
   // what a predecessor at distance 1..4 means for this operation: same bucket; its new entry would match this one
-  logic [4:1] same2_q, same3_q, hit2_q, hit3_q;
-  logic same4_q, hit4_q;
+  logic [4:1] hit2_q, hit3_q;
+  logic [2*4-1:0] same2_q, same3_q;  // two bits a distance: upper, lower ways
+  logic [1:0] same4_q;
+  logic hit4_q;
   logic is_old1, is_old3;
 
   logic [WAYS-1:0] way5_q, way6_q, way7_q;   // the way written (one hot), zero for no write
@@ -94,12 +99,17 @@ module ki_index #(
   // ---- S1: read the bucket; compare this request with those ahead of it ------------------------------------------
   assign is_old1 = op1_q != OpLookup;  // DELETE and UPDATE also ask for the pointer (INSERT matches nothing)
 
-  logic [4:1] same1, hit1;
+  function automatic logic [1:0] meet(input logic [2*BUCKET_BITS-1:0] x, input logic [2*BUCKET_BITS-1:0] y);
+    meet = {x[BUCKET_BITS+:BUCKET_BITS] == y[BUCKET_BITS+:BUCKET_BITS], x[BUCKET_BITS-1:0] == y[BUCKET_BITS-1:0]};
+  endfunction
+
+  logic [4:1] hit1;
+  logic [2*4-1:0] same1;
   always_comb begin
-    same1[1] = v2_q && b2_q == b1_q;
-    same1[2] = v3_q && b3_q == b1_q;
-    same1[3] = v4_q && b4_q == b1_q;
-    same1[4] = v5_q && b5_q == b1_q;
+    same1[0+:2] = meet(b2_q, b1_q) & {2{v2_q}};
+    same1[2+:2] = meet(b3_q, b1_q) & {2{v3_q}};
+    same1[4+:2] = meet(b4_q, b1_q) & {2{v4_q}};
+    same1[6+:2] = meet(b5_q, b1_q) & {2{v5_q}};
     hit1[1]  = fp2_q == fp1_q && (!is_old1 || new2_q == old1_q);
     hit1[2]  = fp3_q == fp1_q && (!is_old1 || new3_q == old1_q);
     hit1[3]  = fp4_q == fp1_q && (!is_old1 || new4_q == old1_q);
@@ -111,12 +121,13 @@ module ki_index #(
   logic [  WAYS-1:0] we;
   assign we = clr_done_q ? way5_q : {WAYS{1'b1}};
   for (genvar w = 0; w < WAYS; w++) begin : g_way
+    localparam int At = w < WAYS / 2 ? 0 : BUCKET_BITS;
     (* ram_style = "block", no_rw_check *)
     logic [E-1:0] mem[2**BUCKET_BITS];
     logic [E-1:0] rd2_q;
     always_ff @(posedge clk_i) begin
-      if (we[w]) mem[clr_done_q?b5_q : clr_q] <= clr_done_q ? ent5 : {E{1'b0}};
-      rd2_q <= mem[b1_q];
+      if (we[w]) mem[clr_done_q?b5_q[At+:BUCKET_BITS] : clr_q] <= clr_done_q ? ent5 : {E{1'b0}};
+      rd2_q <= mem[b1_q[At+:BUCKET_BITS]];
     end
     always_ff @(posedge clk_i) rd3_q[w*E+:E] <= rd2_q;
   end
@@ -132,21 +143,21 @@ module ki_index #(
       match3[w] = rd3_q[w*E+E-1] && rd3_q[w*E+FpLsb+:FP_BITS+1] == fp3_q &&
           (!is_old3 || rd3_q[w*E+:PTR_BITS] == old3_q);
 `ifndef MUTANT_NO_FORWARD_4
-      if (same3_q[4] && way7_q[w]) begin
+      if (same3_q[w<WAYS/2?6:7] && way7_q[w]) begin
         ent3[w*E+:E] = ent7_q;
         free3[w] = !ent7_q[E-1];
         match3[w] = ent7_q[E-1] && hit3_q[4];
       end
 `endif
 `ifndef MUTANT_NO_FORWARD_3
-      if (same3_q[3] && way6_q[w]) begin
+      if (same3_q[w<WAYS/2?4:5] && way6_q[w]) begin
         ent3[w*E+:E] = ent6_q;
         free3[w] = !ent6_q[E-1];
         match3[w] = ent6_q[E-1] && hit3_q[3];
       end
 `endif
 `ifndef MUTANT_NO_FORWARD_2
-      if (same3_q[2] && way5_q[w]) begin
+      if (same3_q[w<WAYS/2?2:3] && way5_q[w]) begin
         ent3[w*E+:E] = ent5;
         free3[w] = !ent5[E-1];
         match3[w] = ent5[E-1] && hit3_q[2];
@@ -165,7 +176,7 @@ module ki_index #(
     ent4   = ent4_q;
 `ifndef MUTANT_NO_FORWARD_1
     for (int w = 0; w < WAYS; w++) begin
-      if (same4_q && way5_q[w]) begin
+      if (same4_q[w<WAYS/2?0:1] && way5_q[w]) begin
         ent4[w*E+:E] = ent5;
         free4[w] = !ent5[E-1];
         match4[w] = ent5[E-1] && hit4_q && !skip4_q[w] && op4_q != OpInsert;
@@ -215,7 +226,7 @@ module ki_index #(
     end
 
   always_ff @(posedge clk_i) begin
-    {op1_q, id1_q, b1_q}  <= {req_op_i, req_id_i, req_hash_i[BUCKET_BITS-1:0]};
+    {op1_q, id1_q, b1_q}  <= {req_op_i, req_id_i, req_hash_i[BUCKET_BITS-1:0] ^ req_hash_i[31-:BUCKET_BITS], req_hash_i[BUCKET_BITS-1:0]};
     fp1_q                 <= {req_item_i, req_hash_i[31-:FP_BITS]};
     {ty1_q, old1_q, new1_q, skip1_q} <= {req_type_i, req_old_i, req_new_i, req_skip_i};
     {op2_q, id2_q, b2_q, fp2_q, ty2_q} <= {op1_q, id1_q, b1_q, fp1_q, ty1_q};
@@ -227,7 +238,7 @@ module ki_index #(
     {op5_q, id5_q, b5_q, fp5_q, ty5_q, new5_q} <= {op4_q, id4_q, b4_q, fp4_q, ty4_q, new4_q};
     {same2_q, hit2_q} <= {same1, hit1};
     {same3_q, hit3_q} <= {same2_q, hit2_q};
-    {same4_q, hit4_q} <= {same3_q[1], hit3_q[1]};
+    {same4_q, hit4_q} <= {same3_q[1:0], hit3_q[1]};
     {match4_q, free4_q, ent4_q} <= {match3, free3, ent3};
     {sel5_q, ent5_q} <= {sel4, ent4};
     sel_hit5_q <= |sel4;

@@ -16,7 +16,7 @@
 module kintsugi_core #(
     parameter int CONTEXTS     = 8,
     parameter int PORTS        = 2,             // AXI4 masters; context i uses port i mod PORTS
-    parameter int ORDERS       = 2,             // order units for sorted sets
+    parameter int ORDERS       = 4,             // order units for sorted sets
     parameter logic [5*CONTEXTS-1:0] TYPES = {5 * CONTEXTS{1'b1}},  // per context: SORTED SET, SET, HASH, LIST, STRING
     parameter int BUCKET_BITS  = 12,
     parameter int WAYS         = 4,
@@ -25,8 +25,8 @@ module kintsugi_core #(
     parameter int CELL_BITS_1  = 12,
     parameter int CELL_BITS_2  = 11,
     parameter int CELL_BITS_3  = 10,
-    parameter int DIR_BITS     = 6,             // sorted sets (all units together)
-    parameter int LEAF_BITS    = 8,             // rows of 16 members (a unit)
+    parameter int DIR_BITS     = 7,             // sorted sets (all units together)
+    parameter int LEAF_BITS    = 7,             // rows of 16 members (a unit)
     parameter int ADDR_BITS    = 16,            // memory: 2**n cells of 64 bytes
     parameter int ID_BITS      = CONTEXTS > 1 ? $clog2(CONTEXTS) : 1
 ) (

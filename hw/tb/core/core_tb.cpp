@@ -155,15 +155,17 @@ static int run_random() {
         if (sim.in.size() < 4 && sent < ops && flying.size() < 200) {
             Req r;
             int k = rnd() % nkeys, t;
-            do t = rnd() % 10 ? k % 5 : rnd() % 5; while (!(types >> t & 1));
-            if (!(types >> (k % 5) & 1)) k = k / 5 * 5 + t;
-            r.op = kinds[t][rnd() % kn[t]];
-            // phases in which a collection grows, and phases in which it shrinks
-            if ((sim.cycle >> 16 & 1) && rnd() % 3 == 0) { int d[] = {DEL, LPOP, HDEL, SPOP, ZPOPMIN}; r.op = d[t]; }
+            do t = rnd() % 5; while (!(types >> t & 1));
+            unsigned long dice = rnd() % 64;  // mostly operations of the type that the key has now
             r.key = "k" + std::to_string(k) + Str(k % 3 == 0 ? 0 : k % 61, 'x');
             if (k % 7 == 0) r.key += Str(1, '\0');
             if (k % 7 == 1 && k) r.key = "k" + std::to_string(k - 1) + Str((k - 1) % 3 == 0 ? 0 : (k - 1) % 61, 'x') + "y";
             if (r.key.size() > 64) r.key.resize(64);
+            auto now = model.keys.find(r.key);
+            if (dice && now != model.keys.end()) t = now->second.type;
+            r.op = kinds[t][rnd() % kn[t]];
+            // phases in which a collection grows, and phases in which it shrinks
+            if ((sim.cycle >> 14 & 1) && rnd() % 3 == 0) { int d[] = {DEL, LPOP, HDEL, SPOP, ZPOPMIN}; r.op = d[t]; }
             int m = rnd() % members;
             if (t == 2 || t == 3) { if (r.op != SPOP) r.sub = "m" + std::to_string(m) + Str(m % 60, 's'); }
             if (t == 4 && r.op != ZPOPMIN && r.op != ZRANGE) { r.sub = Str(1 + m % 16, 'a' + m % 5); if (m % 4 == 0) r.sub[r.sub.size() - 1] = 0; r.sub[0] = '0' + m / 16; }
@@ -281,6 +283,7 @@ static int run_rate() {
     auto score = [](int i) { return le(0x8000000000000000ull + i); };
     auto mem_of = [](int i) { return key_of(i, 8); };
     int per = 12;  // items a collection when prepared
+    if (vl >= 200) sets = 48, per = 6;  // there are 1024 cells of 512 bytes
     auto fill = [&](int op, bool sub, bool val) {
         return [=, &v](Meter& m) {
             for (int i = 0; i < (hot ? 1 : sets); i++)
@@ -326,6 +329,7 @@ static int run_rate() {
         int count = hot && c.op == ZADD && Str(c.what) == "new member" ? 40 : n, i = 0;
         if (hot && (c.op == LPOP || c.op == RPOP || c.op == SPOP)) count = 12 * per;
         if (hot && c.op == ZPOPMIN) count = 60;
+        if (!hot && (c.op == LPOP || c.op == RPOP)) count = std::min(count, sets * per);
         double due = m.sim.cycle;
         while (i < count) {
             while (i < count && (line ? due <= m.sim.cycle : m.sim.in.size() < 4)) { m.go(c.req(i++)); due += slot; }

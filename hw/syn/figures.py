@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""The hardware figures: cycles (C1), throughput (C3, C6, C7), area and clock (C4), the waiting line (C2). CSV files and one page.
+
+    figures.py --build DIR --out DIR [--quick] [--no-synth] [--reuse]
+
+--reuse takes models and synthesis results that are already in the build directory. Every clock is counted in the RTL's simulation between the
+first beat that the engine takes and a beat of the answer; the memory is a model (sim/dram.h), named with every figure.
+"""
+import argparse, csv, os, shutil, subprocess, sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "tb", "core"))
+import build as core_build  # noqa: E402
+
+MHZ = 156.25
+# the paper's table 1, table 10 and figure 11
+PAPER_CYCLES = {("GET", "hit"): 78, ("SET", "hit"): 269, ("SET", "miss"): 269, ("LPOP", "of four"): 87, ("LPUSH", "third"): 272, ("LPUSH", "second"): 272,
+                ("SPOP", "of three"): 87, ("SADD", "second member"): 477, ("SADD", "first member"): 477, ("HGET", "hit"): 78,
+                ("HSET", "hit"): 269, ("HSET", "second field"): 269}
+PAPER_MOPS = {("GET", "hit"): 1.42354, ("GET", "miss"): 3.02158, ("SET", "hit"): 2.20104, ("SET", "miss"): 0.71049}
+
+
+def rows_of(text):
+    return list(csv.DictReader(text.splitlines()))
+
+
+def run(exe, *args):
+    r = subprocess.run([exe, *map(str, args)], capture_output=True, text=True, timeout=1800)
+    if r.returncode or "WRONG" in r.stdout:
+        sys.exit(f"{' '.join(map(str, args))}: {r.stdout[-800:]}{r.stderr[-300:]}")
+    return rows_of(r.stdout)
+
+
+def save(out, name, rows):
+    with open(os.path.join(out, name), "w", newline="") as f:
+        w = csv.DictWriter(f, rows[0].keys(), lineterminator="\n")
+        w.writeheader()
+        w.writerows(rows)
+
+
+def table(head, rows):
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head)] + ["| " + " | ".join(map(str, r)) + " |" for r in rows]) + "\n"
+
+
+def waiting(latency):
+    """C2: M/G/1 (Pollaczek-Khinchine) for LPOP and LPUSH in equal parts; service time is the whole unloaded latency of one request at a time."""
+    c = {(r["operation"], r["case"]): int(r["clocks_last_out"]) / MHZ * 1000 for r in latency if r["memory"] == "ddr3-1600" and r["ctrl_ns"] == "30" and r["value"] == "64"}
+    ours = [c["LPOP", "of four"], c["LPUSH", "third"]] if ("LPUSH", "third") in c else [c["LPOP", "of four"], c["LPUSH", "second"]]
+    systems = {"this engine, one context": ours, "the paper's LIST PE": [832.0, 650.0], "memcached (paper)": [1647.5, 2416.6], "Redis (paper)": [5487.9, 5690.9]}
+    rows = []
+    for name, s in systems.items():
+        m, m2 = sum(s) / 2, sum(x * x for x in s) / 2
+        for kops in (100, 200, 400, 800, 1300, 1600, 2400, 3200, 4000):
+            rho = kops * 1e3 * m * 1e-9
+            w = None if rho >= 1 else (kops * 1e-6 * m2 / (2 * (1 - rho)) + m) / 1000
+            rows.append({"system": name, "read_ns": f"{s[0]:.1f}", "write_ns": f"{s[1]:.1f}", "kops": kops, "load": f"{rho:.3f}", "time_in_system_us": "" if w is None else f"{w:.3f}"})
+    return rows
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--build", required=True)
+    p.add_argument("--out", required=True)
+    p.add_argument("--quick", action="store_true")
+    p.add_argument("--no-synth", action="store_true")
+    p.add_argument("--reuse", action="store_true")
+    a = p.parse_args()
+    csvs = os.path.join(a.out, "hardware")
+    os.makedirs(csvs, exist_ok=True)
+
+    def model(name, **params):
+        exe = os.path.join(a.build, name, "core_tb")
+        return exe if a.reuse and os.path.exists(exe) else core_build.build(a.build, name, params)
+
+    n = 300 if a.quick else 1000
+    core = model("c8", CONTEXTS=8)
+
+    latency = []
+    for mem, ctrl in (("ddr3-1600", 30), ("ddr3-1600", 60), ("ddr4-2400", 30), ("onchip", 0)):
+        for size in (8, 64):
+            latency += run(core, "latency", "--mem", mem, "--ctrl", ctrl, "--key", size, "--value", size)
+    save(csvs, "cycles.csv", latency)
+
+    base = run(core, "rate", "--n", n)
+    line = run(core, "rate", "--n", n, "--line")
+    big = run(core, "rate", "--n", n, "--key", 64, "--value", 64)
+    ddr4 = run(core, "rate", "--n", n, "--mem", "ddr4-2400")
+    hot = run(core, "rate", "--n", n, "--hot")
+    save(csvs, "throughput.csv", base + line + big + ddr4 + hot)
+    contexts = []
+    for c in (1, 2, 4, 8):
+        contexts += run(model(f"c{c}", CONTEXTS=c, PORTS=min(c, 2)) if c != 8 else core, "rate", "--n", n)
+    save(csvs, "contexts.csv", contexts)
+    lengths = []
+    for v in (8, 16, 32, 64, 128, 256, 392):
+        lengths += run(core, "rate", "--n", min(n, 400), "--key", 64, "--value", v)
+    save(csvs, "value-length.csv", lengths)
+    mg1 = waiting(latency)
+    save(csvs, "waiting-line.csv", mg1)
+
+    if not a.no_synth:
+        for kind in ("area", "clock"):
+            kept = os.path.join(a.build, f"{kind}.csv")
+            if not (a.reuse and os.path.exists(kept)):
+                subprocess.run([sys.executable, os.path.join(HERE, "synth.py"), kind, kept], check=True)
+            shutil.copy(kept, os.path.join(csvs, f"{kind}.csv"))
+    page(a.out, csvs, latency, base, line, big, ddr4, hot, contexts, lengths, mg1)
+
+
+def page(out, csvs, latency, base, line, big, ddr4, hot, contexts, lengths, mg1):
+    t = ["# The engine in hardware\n",
+         "`make -C hw figures` writes this page and the CSV files in [hardware](hardware). All clocks are counted in the simulation of the RTL (Verilator), from the first",
+         "beat of a request that the engine takes to a beat of its answer; rates at 156.25 MHz. The engine has 8 contexts, 2 AXI ports of 64 bits, 4 order units, 4096 × 4 index entries. The",
+         "network side is not in these figures. **The memory is a model** (`hw/sim/dram.h`: banks, activation windows, refresh, data bus, and a controller of 30 ns there and back unless it says 60): DDR3-1600,",
+         "one 64-bit DIMM of x8 parts, where nothing else is said. No board was at hand: no power figure is given (the paper's C5).\n",
+         "## Cycles per operation, one request at a time (C1; the paper's table 1)\n"]
+    want = "A third of the paper's clocks is the target. Keys and values of 8 bytes (minimum frames); the paper does not say which its table has. Last column: keys and values of 64 bytes.\n"
+    t.append(want)
+    idx = {(r["memory"], r["ctrl_ns"], r["key"], r["operation"], r["case"]): r for r in latency}
+    body = []
+    for r in latency:
+        if r["memory"] != "ddr3-1600" or r["ctrl_ns"] != "30" or r["key"] != "8":
+            continue
+        k = (r["operation"], r["case"])
+        paper = PAPER_CYCLES.get(k)
+        own = int(r["clocks_last_out"])
+        body.append([r["operation"], r["case"], r["clocks_first_out"], own, idx["ddr3-1600", "60", "8", *k]["clocks_last_out"], idx["ddr4-2400", "30", "8", *k]["clocks_last_out"],
+                     idx["onchip", "0", "8", *k]["clocks_last_out"], paper or "", ("met" if own * 3 <= paper else "**missed**") if paper else "", idx["ddr3-1600", "30", "64", *k]["clocks_last_out"]])
+    t.append(table(["operation", "case", "first beat out", "last beat out", "controller 60 ns", "DDR4-2400", "on-chip", "paper", "a third", "64-byte key and value"], body))
+
+    t.append("## Throughput at the line rate (C3, C6)\n")
+    t.append("Clocks an operation, requests as fast as the engine takes them; 96 keys, keys, members and values of 8 bytes. *slot*: what the request's frame takes of a 10 Gbps line "
+             "(10.5 clocks at the minimum). *at the line*: the same operations offered at the line rate, so the engine keeps up if it equals the slot. *one key*: all on one key.\n")
+    lk = {(r["operation"], r["case"]): r for r in line}
+    dk = {(r["operation"], r["case"]): r for r in ddr4}
+    hk = {(r["operation"], r["case"]): r for r in hot}
+    body = []
+    for r in base:
+        k = (r["operation"], r["case"])
+        own, slot = float(r["clocks_per_op"]), float(r["clocks_per_op_at_line"])
+        body.append([*k, r["clocks_per_op"], r["mops_at_156.25"], r["clocks_per_op_at_line"], lk[k]["clocks_per_op"], "yes" if own <= slot else "**no**", dk[k]["clocks_per_op"],
+                     hk[k]["clocks_per_op"], PAPER_MOPS.get(k, "")])
+    t.append(table(["operation", "case", "clocks", "Mops", "slot", "at the line", "line rate", "DDR4-2400", "one key", "paper, one PE, Mops"], body))
+    t.append("Bound by the input (a beat a clock and one between requests) at three clocks for a GET. `ki_strings`, the same index pipeline with cells on chip, takes one GET or SET that hits in every clock (tb/core/strings_tb.cpp "
+             "fails if one waits).\n")
+
+    t.append("## Keys and values of 64 bytes (C6: the paper needs 7 PEs for GET and 9 for SET)\n")
+    body = [[r["operation"], r["case"], r["clocks_per_op"], r["mops_at_156.25"], r["clocks_per_op_at_line"], "yes" if float(r["clocks_per_op"]) <= float(r["clocks_per_op_at_line"]) else "**no**"] for r in big]
+    t.append(table(["operation", "case", "clocks", "Mops", "slot", "line rate"], body))
+
+    t.append("## By number of contexts (C6)\n")
+    ops = [("GET", "hit"), ("GET", "miss"), ("SET", "hit"), ("SET", "miss"), ("LPUSH", "push"), ("LPOP", "pop"), ("HGET", "hit"), ("HSET", "new field"), ("SADD", "new member"), ("SPOP", "pop"), ("ZADD", "new member"), ("ZPOPMIN", "pop")]
+    ck = {(r["contexts"], r["operation"], r["case"]): r["mops_at_156.25"] for r in contexts}
+    t.append("Mops, keys and values of 8 bytes.\n\n" + table(["operation", "case", "1", "2", "4", "8"], [[*k, *[ck[str(c), *k] for c in (1, 2, 4, 8)]] for k in ops]))
+
+    t.append("## By length of the value (C7; keys of 64 bytes)\n")
+    vl = sorted({int(r["value"]) for r in lengths})
+    vk = {(int(r["value"]), r["operation"], r["case"]): r["mops_at_156.25"] for r in lengths}
+    t.append("Mops.\n\n" + table(["operation", "case", *vl], [[*k, *[vk[v, *k] for v in vl]] for k in (("GET", "hit"), ("SET", "hit"), ("LPOP", "pop"), ("LPUSH", "push"), ("HGET", "hit"), ("HSET", "hit"), ("SPOP", "pop"), ("SADD", "new member"))]))
+
+    for kind, title, note in (("area", "Area (C4)", "yosys for Xilinx 7-series, hierarchical; LUTs used as memory apart. The paper's PE is about 3 % of a Virtex-5 XC5VTX240T (37,440 slices of four 6-input LUTs)."),
+                              ("clock", "Clock (C4)", "yosys and nextpnr-ecp5, LFE5U-85F, speed 8, after routing, one seed: an open stand-in for the parts such a line would use. Target: the index pipeline at 150 MHz.")):
+        path = os.path.join(csvs, f"{kind}.csv")
+        if os.path.exists(path):
+            rows = list(csv.reader(open(path)))
+            t.append(f"## {title}\n\n{note}\n\n" + table(rows[0], rows[1:]))
+    t.append("## The waiting line (C2)\n\nM/G/1, LPOP and LPUSH in equal parts, keys and values of 64 bytes; µs in the system. Service time here is one request at a time through one context, as for the paper's PE; the paper's numbers for the others.\n")
+    names = list(dict.fromkeys(r["system"] for r in mg1))
+    loads = list(dict.fromkeys(r["kops"] for r in mg1))
+    mk = {(r["system"], r["kops"]): r for r in mg1}
+    t.append(table(["system", "read ns", "write ns", *[f"{k} kops" for k in loads]], [[s, mk[s, loads[0]]["read_ns"], mk[s, loads[0]]["write_ns"], *[mk[s, k]["time_in_system_us"] or "never" for k in loads]] for s in names]))
+    open(os.path.join(out, "hardware.md"), "w").write("\n".join(t))
+
+
+main()
