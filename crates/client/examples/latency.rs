@@ -75,5 +75,62 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             c.counters()
         );
     }
+    println!("idle: {:.2} ms of the server's CPU in a second", idle(&address)? * 1e3);
+    for (what, keys, size) in [("SET of one of 1000 keys", 1000, 1), ("MSET of 8 of 1000 keys", 1000, 8)] {
+        contended(&address, what, keys, size)?;
+    }
     Ok(())
+}
+
+/// Seconds of CPU that the server takes in a second in which nobody asks for anything.
+fn idle(address: &str) -> Result<f64, Box<dyn std::error::Error>> {
+    let mut c = Client::connect(address)?;
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let before = server_cpu(&mut c)?;
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    Ok((server_cpu(&mut c)? - before) / 2.0)
+}
+
+/// Reads keys, alone and eight together, while another client writes the same ones without a pause.
+fn contended(address: &str, what: &str, keys: u64, size: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let name = |i: u64| format!("hot:{}", i % keys);
+    let mut c = Client::connect(address)?;
+    c.mset((0..keys).map(|i| (name(i), [b'v'; 64])))?;
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| -> kintsugidb_client::Result<u64> {
+            let mut w = Client::connect(address)?;
+            let mut n = 0;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                w.mset((0..size).map(|i| (name(n * 7 + i * 13), [b'w'; 64])))?;
+                n += 1;
+            }
+            Ok(n)
+        });
+        let mut report = |together: u64| -> kintsugidb_client::Result<()> {
+            let (before, end) = (c.counters(), Instant::now() + std::time::Duration::from_secs(2));
+            let mut n = 0;
+            while Instant::now() < end {
+                for _ in 0..100 {
+                    n += 1;
+                    c.mget((0..together).map(|i| name(n * 11 + i * 17)))?;
+                }
+            }
+            let after = c.counters();
+            let (read, left) = (after.one_sided - before.one_sided, after.fallbacks - before.fallbacks);
+            let share = left as f64 / (read + left) as f64 * 100.0;
+            println!(
+                "{what}, {together} read together: {read} one-sided, {left} by message ({share:.3} %), {} retries, {} fractures, {} links",
+                after.retries - before.retries,
+                after.fractures - before.fractures,
+                after.followed - before.followed
+            );
+            Ok(())
+        };
+        let reported = report(1).and_then(|()| report(8));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let writes = writer.join().expect("the writer does not panic")?;
+        println!("    meanwhile {writes} writes");
+        Ok(reported?)
+    })
 }

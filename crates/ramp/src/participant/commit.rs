@@ -33,6 +33,10 @@ impl Participant {
         let txn = proof.txn;
         let Some(Txn { state: State::Prepared { p }, info, work, .. }) = self.txns.get(&txn) else { return };
         let (p, info, work) = (*p, info.clone(), work.clone());
+        // The maximum of the participants' answers is no less than this one's: whoever says so does not keep rule 3.
+        if proof.c < p && !self.config.faults.has(Fault::CoordinatorClock) {
+            return;
+        }
         self.release(txn, &work);
         self.clock.see(proof.c);
         let (replies, record) = self.run_work(&info, &work, proof.c);
