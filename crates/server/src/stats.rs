@@ -71,6 +71,8 @@ counters! {
     local_transactions,
     /// Messages of transactions that native clients coordinate.
     native_messages,
+    /// Transactions whose native client went away before it had prepared them.
+    native_orphans,
     /// Transactions refused because a watched key changed.
     watch_failures,
     /// As of the last tick: transactions not ended at the participants, ended ones whose metadata are kept, …

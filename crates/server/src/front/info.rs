@@ -123,6 +123,7 @@ impl Worker {
                 line("reservations_waiting", &self.total(|s| &s.waiting));
                 line("hot_keys", &self.total(|s| &s.hot));
                 line("native_messages", &self.total(|s| &s.native_messages));
+                line("native_orphans", &self.total(|s| &s.native_orphans));
                 line("watch_failures", &self.total(|s| &s.watch_failures));
             }
             "cpu" => {

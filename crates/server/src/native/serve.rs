@@ -376,6 +376,7 @@ impl Worker {
             self.natives.by_number.remove(&native.coordinator);
         }
         for (txn, open) in native.open.iter().filter(|(_, open)| !open.prepared) {
+            self.stats().native_orphans.add(1);
             for shard in open.participants.iter().copied() {
                 let from = Node::Coordinator { id: native.coordinator, request: 0 };
                 self.send(
