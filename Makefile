@@ -84,10 +84,10 @@ suite-if-there: build
 suite-audit: build ## the same, and what expected-missing.txt lists must fail
 	tests/redis-suite/run --audit
 
-softroce: ## real verbs, in guests with Soft-RoCE under QEMU
+softroce: build ## real verbs, in guests with Soft-RoCE under QEMU
 	tests/softroce/check
 
-softroce-if-there:
+softroce-if-there: build
 	tests/softroce/check --optional
 
 hw: build ## the hardware: lint, vectors, random runs, shallow proofs, the kernel and the server as clients (needs g++, perl)

@@ -1,12 +1,12 @@
 # For jobs: `. "$SOFTROCE_LIB"`.
 
-# meet NAME: both guests wait here for each other; at once with one guest. Fails after 60 s.
+# meet NAME: both guests wait here for each other; at once with one guest. Fails after 200 s.
 meet() {
     [ "$SOFTROCE_ADDRESS" != "$SOFTROCE_PEER" ] || return 0
     local other=b
     [ "$SOFTROCE_ROLE" = a ] || other=a
     : >"$SOFTROCE_OUT/met.$1.$SOFTROCE_ROLE"
-    for _ in $(seq 600); do
+    for _ in $(seq 2000); do
         [ ! -e "$SOFTROCE_OUT/met.$1.$other" ] || return 0
         [ ! -e "$SOFTROCE_OUT/status.$other" ] || break
         sleep 0.1

@@ -319,6 +319,20 @@ impl Reader {
         Some((self.region.fd()?, self.region.len()))
     }
 
+    /// The words of the region, for who makes them known to an adapter. Call [`Reader::pin`] before anything is stored in it.
+    #[cfg(not(loom))]
+    pub fn memory(&self) -> std::sync::Arc<dyn AsRef<[std::sync::atomic::AtomicU64]> + Send + Sync> {
+        self.region.clone()
+    }
+
+    /// From now on the owner keeps every page that it has ever used: an adapter that has been told of a page goes on reading it, even if
+    /// the region has another one in its place. Costs the memory that large cells and grown indexes leave behind, until they are
+    /// used again.
+    #[cfg(not(loom))]
+    pub fn pin(&self) {
+        self.region.pin();
+    }
+
     /// How often a link from a superseded version was followed, by this reader and its clones.
     pub fn followed(&self) -> u64 {
         self.region.followed.load(std::sync::atomic::Ordering::Relaxed)

@@ -20,6 +20,9 @@ pub(crate) struct Region {
     pub(crate) followed: std::sync::atomic::AtomicU64,
     #[cfg(not(loom))]
     backing: Backing,
+    /// Pages are never given back.
+    #[cfg(not(loom))]
+    pinned: std::sync::atomic::AtomicBool,
 }
 
 /// So much of a region is in ordinary pages, so that a small one takes no more than it uses.
@@ -100,7 +103,13 @@ impl Region {
             };
         }
         let base = NonNull::new(base.cast()).ok_or(Error::OutOfMemory)?;
-        Ok(Region { base, bytes, followed: Default::default(), backing: Backing::Memfd(fd) })
+        Ok(Region {
+            base,
+            bytes,
+            followed: Default::default(),
+            backing: Backing::Memfd(fd),
+            pinned: false.into(),
+        })
     }
 
     /// Maps the file of another process's region, for reading only.
@@ -122,7 +131,13 @@ impl Region {
         // SAFETY: a fresh mapping at an address that the kernel picks, of a file that cannot become shorter.
         let base = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, flags, &fd, 0)? };
         let base = NonNull::new(base.cast()).ok_or(Error::OutOfMemory)?;
-        Ok(Region { base, bytes, followed: Default::default(), backing: Backing::Memfd(fd) })
+        Ok(Region {
+            base,
+            bytes,
+            followed: Default::default(),
+            backing: Backing::Memfd(fd),
+            pinned: false.into(),
+        })
     }
 
     /// A region on the heap, for Miri and for tests.
@@ -131,7 +146,7 @@ impl Region {
         // SAFETY: the layout has a size above zero.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         let base = NonNull::new(base.cast()).ok_or(Error::OutOfMemory)?;
-        Ok(Region { base, bytes, followed: Default::default(), backing: Backing::Heap })
+        Ok(Region { base, bytes, followed: Default::default(), backing: Backing::Heap, pinned: false.into() })
     }
 
     fn heap_layout(bytes: u64) -> Result<std::alloc::Layout, Error> {
@@ -174,9 +189,14 @@ impl Region {
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>().add((offset & 7) as usize), count) }
     }
 
-    /// Gives whole pages back to the system; they read as zero from now on.
+    /// From now on no page is given back to the system: somebody (an adapter) has them by their place in memory.
+    pub fn pin(&self) {
+        self.pinned.store(true, Ordering::Release);
+    }
+
+    /// Gives whole pages back to the system, unless they are pinned; they read as zero from now on.
     pub fn clear(&self, offset: u64, count: u64) {
-        if let Backing::Memfd(_) = self.backing {
+        if matches!(self.backing, Backing::Memfd(_)) && !self.pinned.load(Ordering::Acquire) {
             let words = self.words(offset, (count / 8) as usize);
             // SAFETY: the range is within the mapping. The pages become zero as if they were written so; that is what
             // readers of recycled memory must bear anyway.
@@ -218,6 +238,13 @@ impl Region {
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = offset;
+    }
+}
+
+#[cfg(not(loom))]
+impl AsRef<[AtomicU64]> for Region {
+    fn as_ref(&self) -> &[AtomicU64] {
+        self.words(0, (self.bytes / 8) as usize)
     }
 }
 

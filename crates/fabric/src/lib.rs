@@ -86,7 +86,7 @@ pub use connection::{Access, Capabilities, Completion, Connection, OneSided, Rem
 #[cfg(not(loom))]
 pub use error::{Error, Failure, Refusal, RefusalCode};
 #[cfg(not(loom))]
-pub use memory::{Buffer, Mapping, Span};
+pub use memory::{Buffer, Kept, Mapping, Span};
 #[cfg(not(loom))]
 pub use setup::{
     Accepted, ConnectOptions, Connected, Export, Gate, Grant, ListenOptions, Listener, Peer, connect, listen,

@@ -39,7 +39,7 @@ pub const BUFFER_BYTES: usize = 1 << 30;
 /// How long an emulated operation may take.
 pub const OPERATION: Duration = Duration::from_secs(2);
 /// Records in a ring of `rdma` that the receiver has not consumed, however small they are.
-pub const RDMA_RECORDS: usize = 1024;
+pub const RDMA_RECORDS: usize = 256;
 /// Messages, or pieces of them, under way on a queue pair of `verbs`, in each direction.
 pub const VERBS_SLOTS: usize = 32;
 /// Bytes of each of them.

@@ -27,7 +27,12 @@ pub struct Mapping {
 enum Backing {
     File(OwnedFd),
     Heap,
+    /// Somebody else's, whom this keeps alive.
+    Kept(#[allow(dead_code, reason = "held, not used")] Kept, Option<OwnedFd>),
 }
+
+/// Whoever has words in memory.
+pub type Kept = Arc<dyn AsRef<[AtomicU64]> + Send + Sync>;
 
 // SAFETY: the memory is only reached as `AtomicU64`s.
 unsafe impl Send for Mapping {}
@@ -96,6 +101,22 @@ impl Mapping {
         Ok(Mapping { base, bytes, writable, backing: Backing::File(fd) })
     }
 
+    /// Memory that another part of this process has mapped for writing, at page granularity: for reading, and for adapters, which cannot be
+    /// told of memory that is mapped for reading only (before Linux 6.2). `file`: the file behind it, to be handed to peers.
+    ///
+    /// # Errors
+    /// [`Error::Unsafe`].
+    pub fn kept(memory: Kept, file: Option<OwnedFd>) -> Result<Mapping, Error> {
+        let words = (*memory).as_ref();
+        let bytes = 8 * words.len() as u64;
+        let base = NonNull::from(words).cast::<AtomicU64>();
+        if bytes == 0 || bytes > limits::REGION_BYTES || !(base.as_ptr() as u64).is_multiple_of(PAGE) {
+            return Err(Error::Unsafe("its length or its place is not that of a region"));
+        }
+        // The slice lives as long as what it was borrowed from, which nobody can change or move while there are several owners.
+        Ok(Mapping { base, bytes, writable: false, backing: Backing::Kept(memory, file) })
+    }
+
     /// A zeroed buffer of this process alone, at page granularity.
     pub fn buffer(bytes: u64) -> Result<Mapping, Error> {
         let bytes = round_up(bytes)?;
@@ -125,7 +146,7 @@ impl Mapping {
     /// All of its words. Stores are allowed only if it is [`Mapping::writable`].
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped or allocated with this length, aligned to pages, alive as long as `self`; any bits are valid; nobody
+        // SAFETY: mapped, allocated or kept with this length, aligned to pages, alive as long as `self`; any bits are valid; nobody
         // reaches it but through atomics (other processes are other writers of words, as far as the language knows).
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), (self.bytes / 8) as usize) }
     }
@@ -175,8 +196,8 @@ impl Mapping {
     /// The file behind it; none behind a buffer.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
-            Backing::File(fd) => Some(fd.as_fd()),
-            Backing::Heap => None,
+            Backing::File(fd) | Backing::Kept(_, Some(fd)) => Some(fd.as_fd()),
+            Backing::Heap | Backing::Kept(_, None) => None,
         }
     }
 
@@ -234,6 +255,7 @@ impl Drop for Mapping {
                 // SAFETY: mapped by `map` with this length; nothing borrows from it any more.
                 let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
             }
+            Backing::Kept(..) => {}
             Backing::Heap => {
                 if let Ok(layout) = heap_layout(self.bytes) {
                     // SAFETY: allocated by `buffer` with this layout.

@@ -140,7 +140,9 @@ settings! {
     /// The path of a Unix socket to listen on; empty for none.
     "unixsocket" unixsocket: String = String::new(), false;
     /// Where native clients connect, one address or several with blanks between them: `shm:/run/kintsugi.sock` for processes
-    /// of this host, which then read the data from shared memory; `tcp:127.0.0.1:7400`. Empty for none.
+    /// of this host, which then read the data from shared memory; `tcp:127.0.0.1:7400`; on a machine with an RDMA device
+    /// `verbs:10.0.0.1:7400` and `rdma:10.0.0.1:7401`, the address being the device's. With `rdma`, all regions are
+    /// wholly in memory and locked there: set `region-size`. Empty for none.
     "fabric" fabric: String = String::new(), false;
     /// Microseconds for which a thread goes on polling a native connection that has fallen silent, before it sleeps.
     "fabric-spin-us" fabric_spin_us: u64 = 50, true;

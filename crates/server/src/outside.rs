@@ -81,8 +81,14 @@ impl Worker {
     /// Puts the readers of this thread's shards where the other threads find them.
     pub fn offer_readers(&self) {
         let mut readers = self.shared.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nothing is stored yet.
+        let pinned = self.config.fabric.contains("rdma:");
         for p in &self.owner.parts {
-            readers[usize::from(p.id())] = Some(p.shard.reader());
+            let reader = p.shard.reader();
+            if pinned {
+                reader.pin();
+            }
+            readers[usize::from(p.id())] = Some(reader);
         }
     }
 }

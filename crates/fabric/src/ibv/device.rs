@@ -291,6 +291,7 @@ impl Registered {
                 source: Errno::ACCESS,
             });
         }
+        must_fit(memory)?;
         // SAFETY: the range is mapped, and stays so while this lives, which holds the mapping; if it is to be written, it is
         // writable. It is read and written through atomics only, for which the adapter is one more writer of words.
         let raw = unsafe {
@@ -320,6 +321,26 @@ impl Registered {
         // SAFETY: as above.
         unsafe { self.raw.as_ref() }.rkey
     }
+}
+
+/// Registering brings every page of a sparse file into memory; the system would sooner kill somebody than refuse.
+fn must_fit(memory: &Mapping) -> Result<(), Missing> {
+    let Some(stat) = memory.fd().and_then(|fd| rustix::fs::fstat(fd).ok()) else { return Ok(()) };
+    let there = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+    let needed = memory.len().saturating_sub(there);
+    match available() {
+        Some(available) if needed > available => {
+            Err(Missing::Memory { bytes: memory.len(), needed, available })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that can still be had, as the system estimates.
+fn available() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn refused(bytes: u64) -> Error {

@@ -46,6 +46,10 @@ pub(crate) enum Missing {
     Port(String),
     #[error("{bytes} bytes cannot be registered with the RDMA device: {source}; {limit}")]
     Locked { bytes: u64, limit: String, source: Errno },
+    #[error(
+        "a region of {bytes} bytes must be wholly in memory to be registered with an RDMA device; {needed} more bytes are needed, and {available} can be had (make the region smaller)"
+    )]
+    Memory { bytes: u64, needed: u64, available: u64 },
 }
 
 /// An error of this module.

@@ -146,6 +146,32 @@ fn a_key_gives_only_the_rights_it_was_made_for() {
 }
 
 #[test]
+fn memory_that_another_part_of_the_process_writes_can_be_read_by_a_peer() {
+    let Some(device) = device() else { return };
+    let (a, b) = ends(&device);
+    let owner = Arc::new(Mapping::create(8192).unwrap());
+    owner.seal_future_writes().unwrap();
+    let view = Arc::new(Mapping::kept(owner.clone(), None).unwrap());
+    let there = Registered::new(&b.domain, &view, Rights::RemoteRead).unwrap();
+    assert!(Registered::new(&b.domain, &view, Rights::RemoteWrite).is_err());
+    let here = memory(&a, Rights::Local);
+    // Stored after it was registered: what the owner writes is what the adapter reads.
+    owner.store_bytes(4096, b"The gold").unwrap();
+    a.pair.post(1, Work::Read(Piece { memory: &here, offset: 0, bytes: 8 }, at(&there, 4096)), true).unwrap();
+    assert_eq!(next(&a.sends).status, IBV_WC_SUCCESS);
+    assert_eq!(here.memory().words()[0].load(Ordering::Acquire), u64::from_le_bytes(*b"The gold"));
+}
+
+#[test]
+fn a_region_that_memory_cannot_hold_is_refused_and_says_so() {
+    let Some(device) = device() else { return };
+    let domain = Domain::new(&device).unwrap();
+    let sparse = Arc::new(Mapping::create(1 << 40).unwrap());
+    let Err(error) = Registered::new(&domain, &sparse, Rights::RemoteRead) else { panic!("a TiB?") };
+    assert!(matches!(error, Error::Missing(Missing::Memory { .. })), "{error}");
+}
+
+#[test]
 fn work_for_a_pair_that_is_gone_fails_in_time() {
     let Some(device) = device() else { return };
     let (a, b) = ends(&device);

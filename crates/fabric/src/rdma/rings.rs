@@ -18,7 +18,7 @@ const CREDIT: usize = 0;
 /// Receives that have to be posted: for the records of the peer, and for its credits for ours.
 pub(super) const RECEIVES: usize = 2 * limits::RDMA_RECORDS;
 /// Messages and credits of ours that can be under way.
-pub(super) const SENDS: usize = 512;
+pub(super) const SENDS: usize = 128;
 
 /// One pair of rings.
 pub(super) struct Rings {

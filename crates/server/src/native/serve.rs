@@ -56,9 +56,9 @@ impl Worker {
         if exports.len() < readers.len() {
             exports.clear();
             for (id, reader) in readers.iter().enumerate() {
-                let (file, bytes) = reader.as_ref()?.file()?;
-                let file = file.try_clone_to_owned().ok()?;
-                let memory = Arc::new(Mapping::map(file, bytes, false).ok()?);
+                let reader = reader.as_ref()?;
+                let file = reader.file()?.0.try_clone_to_owned().ok()?;
+                let memory = Arc::new(Mapping::kept(reader.memory(), Some(file)).ok()?);
                 exports.push(Export { id: id as u32, access: Access::Read, memory });
             }
         }

@@ -1,0 +1,39 @@
+# RAMP transactions over verbs and over rdma: a server, and clients in other processes; with two guests, on the other machine.
+# Arguments: the `kintsugi` command, the example program `atomic` of crates/client.
+. "$SOFTROCE_LIB"
+kintsugi=$1 atomic=$2
+status=0
+fail() { echo "FAILED: $*"; status=1; }
+
+# serve ISOLATION: a server for both fabrics. Its regions are wholly in memory, so they are small.
+serve() {
+    "$kintsugi" serve --port 0 --threads 2 --shards 4 --region-size 16mb --isolation "$1" \
+        --fabric "verbs:$SOFTROCE_ADDRESS:7401 rdma:$SOFTROCE_ADDRESS:7402" >"$TMPDIR/server.$1" 2>&1 &
+    server=$!
+    listening 7401 && listening 7402 || { cat "$TMPDIR/server.$1"; exit 1; }
+}
+
+# clients ADDRESS OPERATIONS: a process with two clients for each fabric at once, all on the same keys.
+clients() {
+    local pids=() pid
+    for at in "verbs:$1:7401" "rdma:$1:7402"; do
+        timeout 150 "$atomic" "$at" "$2" 2 & pids+=($!)
+    done
+    for pid in "${pids[@]}"; do wait "$pid" || fail "a client, status $?"; done
+}
+
+if [ "$SOFTROCE_ROLE" = a ]; then serve fast; fi
+meet serving || exit 1
+if [ "$SOFTROCE_ROLE" = b ] || [ "$SOFTROCE_PEER" = "$SOFTROCE_ADDRESS" ]; then clients "$SOFTROCE_PEER" 20; fi
+meet served || exit 1
+[ "$SOFTROCE_ROLE" = a ] || exit $status
+kill "$server"
+wait "$server" || fail "the server, status $?"
+grep -i -E 'panic|error' "$TMPDIR/server.fast" && fail "the server complains"
+
+# The canary: without isolation the same clients must see halves, or they see nothing at all.
+serve none
+timeout 100 "$atomic" "rdma:$SOFTROCE_ADDRESS:7402" 100 4 canary --broken 2>/dev/null || fail "no halves were seen without isolation"
+kill "$server"
+wait "$server" || fail "the second server, status $?"
+exit $status
