@@ -56,7 +56,7 @@ struct TopSim {
 
     void step() {
         drive_rx();
-        bool ready = tx_gap <= cycle * 8 && !(random_stalls && dram.rand() % 4 == 0);
+        bool ready = (!out.empty() || tx_free <= cycle * 8.0) && !(random_stalls && dram.rand() % 4 == 0);
         v->tx_ready_i = ready;
         bool r[P], b[P], ar[P], aw[P], w[P];
         drive_memory(r, b, ar, aw, w);
@@ -71,7 +71,8 @@ struct TopSim {
 private:
     size_t pos = 0;
     double rx_free = 0;        // byte times (8 a clock) from which the line can bring the next frame
-    uint64_t tx_gap = 0;       // the same for what we send
+    double tx_free = 0;        // the same for what we send
+    uint64_t tx_start = 0;
     Bytes out;
 
     void tick() { v->clk_i = 1; v->eval(); v->clk_i = 0; v->eval(); }
@@ -97,10 +98,11 @@ private:
     }
     void take_tx() {
         uint64_t d = v->tx_data_o;
+        if (out.empty()) tx_start = cycle;
         for (int i = 0; i < 8; i++) if (v->tx_keep_o >> i & 1) out.push_back(d >> 8 * i);
         if (v->tx_last_o) {
-            // The line is busy for check sequence, gap and preamble too; what a partly filled beat leaves is made up for.
-            tx_gap = std::max(tx_gap + out.size() + 24, cycle * 8 + 24);
+            // A MAC has room for a beat, so what a partly filled one leaves of the line is not lost.
+            tx_free = std::max(tx_free, tx_start * 8.0 - 8) + out.size() + 24;
             if (on_frame) on_frame(out, cycle);
             out.clear();
         }
