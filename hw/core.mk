@@ -23,16 +23,16 @@ $(CORE_TB): $(CORE_SRC) | tools
 	$(WITH) python $(HW)/tb/core/build.py $(BUILD) c8
 
 core-test: $(CORE_TB)
-	timeout 120 $(CORE_TB) random --ops 20000 --seed 1
-	timeout 120 $(CORE_TB) random --ops 10000 --seed 2 --mem ddr3-1600 --keys 8
-	timeout 120 $(CORE_TB) vectors --files $(VECTORS)
-	timeout 120 $(CORE_TB) vectors --burst --mem onchip --files $(VECTORS)
-	! timeout 120 $(CORE_TB) random --ops 20000 --canary > /dev/null
+	timeout 500 $(CORE_TB) random --ops 20000 --seed 1
+	timeout 500 $(CORE_TB) random --ops 10000 --seed 2 --mem ddr3-1600 --keys 8
+	timeout 500 $(CORE_TB) vectors --files $(VECTORS)
+	timeout 500 $(CORE_TB) vectors --burst --mem onchip --files $(VECTORS)
+	timeout 500 $(CORE_TB) random --ops 20000 --canary > /dev/null; test $$? -eq 1
 	$(WITH) $(HW)/tb/core/build_strings.sh $(BUILD)/strings
-	timeout 120 $(BUILD)/strings/strings_tb 200000 1 12
-	timeout 120 $(BUILD)/strings/strings_tb 50000 2 800
+	timeout 500 $(BUILD)/strings/strings_tb 200000 1 12
+	timeout 500 $(BUILD)/strings/strings_tb 50000 2 800
 	$(WITH) $(HW)/tb/core/build_strings.sh $(BUILD)/strings-stale -DMUTANT_STALE
-	! timeout 120 $(BUILD)/strings-stale/strings_tb 50000 1 12 > /dev/null
+	timeout 500 $(BUILD)/strings-stale/strings_tb 50000 1 12 > /dev/null; test $$? -eq 1
 
 # a million operations a configuration: the usual one, one context, and too little memory (so that it runs out all the time)
 core-long: $(CORE_TB)

@@ -72,7 +72,7 @@ def main():
         exe = os.path.join(a.build, name, "core_tb")
         return exe if a.reuse and os.path.exists(exe) else core_build.build(a.build, name, params)
 
-    n = 300 if a.quick else 1000
+    n = 150 if a.quick else 500
     core = model("c8", CONTEXTS=8)
 
     latency = []
@@ -92,8 +92,8 @@ def main():
         contexts += run(model(f"c{c}", CONTEXTS=c, PORTS=min(c, 2)) if c != 8 else core, "rate", "--n", n)
     save(csvs, "contexts.csv", contexts)
     lengths = []
-    for v in (8, 16, 32, 64, 128, 256, 392):
-        lengths += run(core, "rate", "--n", min(n, 400), "--key", 64, "--value", v)
+    for v in (8, 64, 256) if a.quick else (8, 16, 32, 64, 128, 256, 392):
+        lengths += run(core, "rate", "--n", min(n, 250), "--key", 64, "--value", v)
     save(csvs, "value-length.csv", lengths)
     mg1 = waiting(latency)
     save(csvs, "waiting-line.csv", mg1)

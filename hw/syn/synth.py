@@ -2,7 +2,7 @@
 """Area and clock of the engine's modules.
 
     synth.py area  OUT.csv            yosys, Xilinx 7-series cells, per module and for 1, 2, 4, 8 contexts (hierarchical, so sums)
-    synth.py clock OUT.csv            yosys + nextpnr-ecp5, LFE5U-85F speed 8: a stand-in for the parts that a 10 G line would use
+    synth.py clock OUT.csv [MODULE..] yosys + nextpnr-ecp5, LFE5U-85F speed 8: a stand-in for the parts that a 10 G line would use
 
 For the clock a module stands between registers: its inputs come out of one long shift register, its outputs go through registers into
 an XOR. So every path counted is one inside the module or to its ports, and none is a pin's.
@@ -44,7 +44,11 @@ def area(out):
         w = csv.writer(f, lineterminator="\n")
         w.writerow(["module", "what", "lut_logic", "lut_memory", "flip_flops", "ramb36_equivalents"])
         for top, params, what in modules:
-            yosys(read(top, params) + f"synth_xilinx -family xc7 -noiopad -top {top}; tee -o stat.json stat -json", d)
+            try:
+                yosys(read(top, params) + f"synth_xilinx -family xc7 -noiopad -top {top}; tee -o stat.json stat -json", d, 1200)
+            except subprocess.TimeoutExpired:
+                print(top, what, "takes longer than 20 minutes", flush=True)
+                continue
             j = json.loads(open(d + "/stat.json").read())
             mods = {k.lstrip("\\"): v.get("num_cells_by_type", {}) for k, v in j["modules"].items()}
 
@@ -102,7 +106,7 @@ endmodule
     open(d + "/wrap.v", "w").write(text)
 
 
-def clock(out):
+def clock(out, *only):
     cases = [
         ("ki_index", {"BUCKET_BITS": 10, "PTR_BITS": 22}, "1024 buckets of 4"),
         ("ki_strings", {"BUCKET_BITS": 10, "CELL_BITS": 10}, "1024 cells of 16 + 16 bytes"),
@@ -115,6 +119,8 @@ def clock(out):
         w = csv.writer(f, lineterminator="\n")
         w.writerow(["module", "what", "mhz", "lut4", "flip_flops", "block_ram", "seed"])
         for top, params, what in cases:
+            if only and top not in only:
+                continue
             wrap(top, params, d)
             yosys(f"read_verilog -sv -I{HW}/rtl/core {' '.join(RTL)}; read_verilog -sv wrap.v; hierarchy -check -top wrap; synth_ecp5 -top wrap -json w.json", d)
             best = None
@@ -137,4 +143,4 @@ def clock(out):
 
 
 if __name__ == "__main__":
-    {"area": area, "clock": clock}[sys.argv[1]](sys.argv[2])
+    {"area": area, "clock": clock}[sys.argv[1]](*sys.argv[2:])
