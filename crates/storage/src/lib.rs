@@ -8,6 +8,8 @@ mod volume;
 
 pub mod engine;
 pub mod limits;
+#[cfg(feature = "object-store")]
+pub mod object_store;
 pub mod pattern;
 pub mod protocol;
 pub mod replay;

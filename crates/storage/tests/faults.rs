@@ -84,6 +84,18 @@ impl Process {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Stops every thread of it, and waits until they stand.
+    fn stop(&self) {
+        self.signal(rustix::process::Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.child.id());
+        until("standing still", || {
+            std::fs::read_dir(&tasks).unwrap().all(|task| {
+                let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+                stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+            })
+        });
+    }
+
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -190,7 +202,7 @@ fn a_write_under_way_when_the_target_dies_is_not_repeated() {
         Remote::connect(RemoteOptions { reconnect: Duration::ZERO, ..options(&target.address) }).unwrap();
     let file = remote.open("scratch").unwrap();
     file.write_at(0, &[1; 4096]).unwrap();
-    target.signal(rustix::process::Signal::STOP);
+    target.stop();
     let write = file.write(4096, vec![2; 4096]);
     let read = file.read(0, 4096);
     // Both have been sent when nothing is left to send: the third goes behind them.
@@ -219,7 +231,7 @@ fn a_stopped_target_costs_a_time_out_and_writes_into_nobodys_buffer() {
             quick.is_some()
         });
         let quick = quick.unwrap();
-        target.signal(rustix::process::Signal::STOP);
+        target.stop();
         let mut buffer = vec![0x55; 4096];
         assert!(matches!(quick.read_at(0, &mut buffer), Err(IoError::TimedOut { .. } | IoError::Connect(_))));
         let waiting = file.read(4096, 4096);

@@ -123,7 +123,9 @@ impl Bench<'_> {
         let cache = if self.args.cached { "from the page cache" } else { "direct I/O" };
         format!(
             "{cache}, {} MiB file, medians of {} rounds of {} s",
-            self.args.megabytes, self.args.rounds, self.args.seconds
+            self.bytes >> 20,
+            self.args.rounds,
+            self.args.seconds
         )
     }
 
@@ -316,7 +318,7 @@ impl Bench<'_> {
                 note(self.replay(&System::Local(Kind::Uring, volume.clone()), size, &reads)?.seconds);
                 for fabric in &self.args.fabrics {
                     note(
-                        self.replay(&remote(&target, fabric, "data", self.args.connections), size, &reads)?
+                        self.replay(&of_tables(&target, fabric, self.args.connections), size, &reads)?
                             .seconds,
                     );
                     note(cached(&target, fabric, &reads, self.args.threads)?);
@@ -363,7 +365,7 @@ impl Bench<'_> {
             for count in connections {
                 let point = format!("{} x{count}", readable_size(size));
                 let local = System::Local(Kind::Uring, volume.clone());
-                let distant = remote(&target, &fabric, "data", count);
+                let distant = of_tables(&target, &fabric, count);
                 let systems = [
                     ("local random".to_owned(), local.clone(), self.args.depth),
                     ("remote random".to_owned(), distant.clone(), self.args.depth),
@@ -401,7 +403,12 @@ fn series(name: &str) -> Series {
 }
 
 fn remote<'a>(target: &'a Target, fabric: &str, volume: &'static str, connections: usize) -> System<'a> {
-    System::Remote { target, fabric: fabric.to_owned(), volume, connections }
+    System::Remote { target, fabric: fabric.to_owned(), volume, connections, pattern: volume == "data" }
+}
+
+/// The same, of a file that is not the test pattern.
+fn of_tables<'a>(target: &'a Target, fabric: &str, connections: usize) -> System<'a> {
+    System::Remote { target, fabric: fabric.to_owned(), volume: "data", connections, pattern: false }
 }
 
 fn readable_size(bytes: u32) -> String {

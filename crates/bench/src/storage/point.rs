@@ -18,7 +18,8 @@ pub enum System<'a> {
     /// An engine on the file, in this process.
     Local(Kind, Arc<Volume>),
     /// A target, over a fabric, so many connections; its volume `data`, or `dummy` with nothing behind it.
-    Remote { target: &'a Target, fabric: String, volume: &'static str, connections: usize },
+    /// `pattern`: its bytes are those of the test pattern, and some of them are checked.
+    Remote { target: &'a Target, fabric: String, volume: &'static str, connections: usize, pattern: bool },
 }
 
 /// How it went.
@@ -51,7 +52,7 @@ impl System<'_> {
                 let local = Local::new(*kind, volume.clone(), bytes, depth);
                 Ok(Box::new(local.map_err(|e| Error::Io("the local engine".into(), e.into()))?))
             }
-            System::Remote { target, fabric, volume, connections } => {
+            System::Remote { target, fabric, volume, connections, pattern } => {
                 let address = target.address(fabric)?;
                 let mut channels = Vec::new();
                 for _ in 0..*connections {
@@ -60,7 +61,7 @@ impl System<'_> {
                     let info = channel.open(volume, Duration::from_secs(10)).map_err(failed)?;
                     channels.push((channel, info.handle));
                 }
-                let check = (*volume == "data").then_some(SEED);
+                let check = pattern.then_some(SEED);
                 Ok(Box::new(Distant::new(channels, depth, check)))
             }
         }

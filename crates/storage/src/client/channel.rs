@@ -498,7 +498,14 @@ impl Channel {
     /// # Errors
     /// [`IoError::Lost`].
     pub fn arm(&mut self) -> Result<bool, IoError> {
-        Ok(self.ended.is_empty() && self.link.arm().map_err(lost)?)
+        if !self.ended.is_empty() {
+            return Ok(false);
+        }
+        if !self.pending.is_empty() {
+            // A target on the same core goes on meanwhile, and answers without having to wake anybody.
+            std::thread::yield_now();
+        }
+        self.link.arm().map_err(lost)
     }
 
     /// Readable when an armed channel has something to poll.
