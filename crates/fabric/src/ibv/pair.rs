@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 /// Bytes that a small message is asked to have room for within its work request.
 const INLINE: u32 = 128;
-/// Time that passes before something is sent again: 4.096 µs × 2^15, about an eighth of a second.
-const TIMEOUT: u8 = 15;
-/// Times that something is sent again before the peer counts as gone: under a second in all. (Seven would mean for ever to Soft-RoCE.)
+/// Time that passes before something is sent again: 4.096 µs × 2^17, about half a second. A shorter one lets emulated adapters on a busy machine
+/// repeat what is only late.
+const TIMEOUT: u8 = 17;
+/// Times that something is sent again before the peer counts as gone: under four seconds in all. (Seven would mean for ever to Soft-RoCE.)
 const RETRIES: u8 = 6;
 /// For ever: a receiver that has no room now is behind, not gone.
 const RETRIES_WITHOUT_ROOM: u8 = 7;

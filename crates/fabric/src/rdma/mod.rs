@@ -22,7 +22,7 @@
 //! write waits for one, nor a one-sided read behind it.
 //!
 //! **Ends.** A dead process's sockets are closed by its kernel: the end of the stream. A dead machine answers nothing: retries are exceeded within
-//! a second of the next access, or TCP's keep-alive ends the stream. Either way the queue pair is put into its error state, all that
+//! four seconds of the next access, or TCP's keep-alive ends the stream. Either way the queue pair is put into its error state, all that
 //! was posted comes back as flushed, and each operation has its completion. A refused access (wrong key, no right) is answered
 //! [`crate::Failure::Denied`] and ends the connection, as reliable connections do.
 //!

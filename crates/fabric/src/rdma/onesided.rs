@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// What a buffer's last operations may take before the connection is given up: more than all retries.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(10);
 pub(super) struct Rdma {
     rings: Rings,
     messages: Messages,
