@@ -15,7 +15,7 @@ REF     := $(ROOT)/spec/reference
 .PHONY: net-lint net-test vectors sim sim-test whole-test whole-long
 lint: net-lint
 test: vectors net-test sim-test whole-test
-long: whole-long
+long: whole-long net-icarus
 
 net-lint: tools
 	$(WITH) verilator --lint-only -Wall -sv --top-module ki_net $(HW)/rtl/net/net.vlt $(NET_RTL)
@@ -27,6 +27,12 @@ vectors:
 
 net-test: tools
 	$(WITH) python $(HW)/tb/run.py ki_net_echo tb/net/test_net.py --sources 'rtl/net/*.sv' 'tb/net/*.sv' --build $(BUILD)
+
+# The same bench in another simulator, if it is installed: what both understand alike, synthesis is likely to.
+.PHONY: net-icarus
+net-icarus: tools
+	@command -v iverilog > /dev/null || { echo "hw: icarus: SKIPPED: no iverilog"; exit 0; }; \
+	$(WITH) python $(HW)/tb/run.py ki_net_echo tb/net/test_net.py --sim icarus --sources 'rtl/net/*.sv' 'tb/net/*.sv' --build $(BUILD)
 
 sim: $(APPLIANCE)
 

@@ -161,7 +161,7 @@ module kintsugi_top #(
       .ready_o
   );
 
-`ifndef SYNTHESIS
+`ifdef VERILATOR  // Icarus has no named immediate assertions
   always_ff @(posedge clk_i)
     if (rst_ni) begin
       // The network side has dropped what is no request, so the core has no cause to.

@@ -66,7 +66,7 @@ module ki_frame_fifo #(
       end else if (snk_ready_i) snk_valid_o <= 1'b0;
     end
 
-`ifndef SYNTHESIS
+`ifdef VERILATOR  // Icarus has no named immediate assertions
   always_ff @(posedge clk_i)
     if (rst_ni) begin
       a_one_end : assert (!(commit_i && rollback_i));

@@ -164,11 +164,17 @@ module ki_net_tx #(
   always_comb begin
     pick = Answer;
     any  = ans_valid || echo_valid_i || arp_valid_i;
-    case (last_q)
-      Answer:  pick = arp_valid_i ? Arp : echo_valid_i ? Echo : Answer;
-      Arp:     pick = echo_valid_i ? Echo : ans_valid ? Answer : Arp;
-      default: pick = ans_valid ? Answer : arp_valid_i ? Arp : Echo;
-    endcase
+    // In the order ARP, echo, answer, from the one behind the last.
+    if (last_q == Answer) begin
+      if (arp_valid_i) pick = Arp;
+      else if (echo_valid_i) pick = Echo;
+    end else if (last_q == Arp) begin
+      if (echo_valid_i) pick = Echo;
+      else if (!ans_valid) pick = Arp;
+    end else if (!ans_valid) begin
+      if (arp_valid_i) pick = Arp;
+      else pick = Echo;
+    end
   end
 
   assign ans_take     = prep_q == Choose && any && pick == Answer;
@@ -307,7 +313,7 @@ module ki_net_tx #(
       if (needs) pay_left_q <= pay_left_q - 1'b1;
     end
 
-`ifndef SYNTHESIS
+`ifdef VERILATOR  // Icarus has no named immediate assertions
   logic was_q;
   logic [72:0] held_q;
   always_ff @(posedge clk_i) begin

@@ -87,7 +87,7 @@ module ki_return_table #(
       busy_q <= left_q != 8'd1;
     end
 
-`ifndef SYNTHESIS
+`ifdef VERILATOR  // Icarus has no named immediate assertions
   always_ff @(posedge clk_i)
     if (rst_ni) begin
       a_queue_holds_all_slots : assert (!look_valid_i || put_ready);
