@@ -162,15 +162,28 @@ impl Client {
         {
             return Ok(value);
         }
+        if Point::of(command.name).is_some() && !several && !self.shards.is_empty() {
+            return self.ask_owner(args);
+        }
         if several && !matches!(command.route, Route::All | Route::Front) {
             let requests = vec![Request::Command(command, OwnedArgs::new(args))];
-            return match self.coordinate(requests)? {
+            return match self.coordinate_alone(requests)? {
                 Outcome::Replies(mut replies) => parse_one(&replies.pop().unwrap_or_default()),
                 Outcome::Nil => Ok(Value::Null),
                 Outcome::Error(e) => Ok(Value::Error(e.into())),
             };
         }
         self.send_command(args)
+    }
+
+    /// Sends a command on keys of one shard to its owner, whose answer says more than a reply: of whom it was read.
+    pub(crate) fn ask_owner(&mut self, args: &[&[u8]]) -> Result<Value> {
+        let command = resolve(args)?;
+        match self.coordinate_alone(vec![Request::Command(command, OwnedArgs::new(args))])? {
+            Outcome::Replies(mut replies) => parse_one(&replies.pop().unwrap_or_default()),
+            Outcome::Nil => Ok(Value::Null),
+            Outcome::Error(e) => Ok(Value::Error(e.into())),
+        }
     }
 
     /// The shards of a command's keys; whether there are several.
@@ -211,6 +224,16 @@ impl Client {
         }
     }
 
+    /// Runs a command that is no transaction of the user's: what is watched is for the next one that is.
+    fn coordinate_alone(&mut self, requests: Vec<Request>) -> Result<Outcome> {
+        let watches = self.link()?.session.take_watches();
+        let done = self.coordinate(requests);
+        if let Some(link) = &mut self.link {
+            link.session.put_watches(watches);
+        }
+        done
+    }
+
     /// Runs a transaction, as its coordinator.
     pub(crate) fn coordinate(&mut self, requests: Vec<Request>) -> Result<Outcome> {
         let (together, timeout) = (self.options.mode != Mode::OneByOne, self.options.timeout);
@@ -242,6 +265,7 @@ impl Client {
                 // Answers to what is over are late or repeated.
                 if to == request && outcome.is_none() {
                     counters.messages_received += 1;
+                    link.learn(&message);
                     outcome = t.on_message(
                         &mut link.coordinator,
                         &mut link.session,

@@ -9,7 +9,7 @@ use kintsugidb_engine::{PointReader, Siblings, fingerprint};
 use kintsugidb_fabric::{Address, ConnectOptions, Connection, Error as FabricError, connect};
 use kintsugidb_ramp::{
     Coordinator, EPOCH_US, Isolation, NODE_BITS, Session, ShardId, TxnId,
-    message::{Message, Node, Outbox},
+    message::{Body, Message, Node, Outbox},
     wire::frame::{self, Frame, Frames, Welcome},
 };
 use std::{
@@ -41,10 +41,19 @@ pub(crate) struct Link {
     /// Reads of the regions over the fabric, if they are not mapped and it does that.
     pub remote: Option<Remote>,
     pub lease: Lease,
-    /// Transactions that were read one-sidedly and not known to be stable: where their records are.
-    pub unstable: Vec<(TxnId, usize, Ref)>,
+    /// What is known of transactions that the session carries proofs of.
+    pub unstable: Vec<Unstable>,
     /// The server's time, and when it was that.
     time: (u64, Instant),
+}
+
+/// A transaction that was read from and is not known to be stable.
+pub(crate) struct Unstable {
+    pub txn: TxnId,
+    /// Its record, where it was met one-sidedly.
+    pub at: Option<(usize, Ref)>,
+    /// What is said of its siblings.
+    pub siblings: Vec<u64>,
 }
 
 /// What one-sided readers take from transaction records.
@@ -217,6 +226,21 @@ impl Link {
                     Frame::Refused(why) => return Err(Error::Refused(why)),
                     Frame::Welcome(_) => return Err(Error::Protocol("a second welcome".into())),
                 }
+            }
+        }
+    }
+
+    /// Notes what an owner's answer says of transactions that were read from, before the session does.
+    pub fn learn(&mut self, message: &Message) {
+        let (Body::Executed { seen, .. } | Body::ReadReply { seen, .. } | Body::Committed { seen, .. }) =
+            &message.body
+        else {
+            return;
+        };
+        for s in seen.iter().filter(|s| !s.stable) {
+            if !self.unstable.iter().any(|u| u.txn == s.info.id) {
+                let siblings = s.info.siblings.words().to_vec();
+                self.unstable.push(Unstable { txn: s.info.id, at: None, siblings });
             }
         }
     }

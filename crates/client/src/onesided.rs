@@ -1,9 +1,16 @@
 //! Reads of the regions, without a message.
 //!
-//! A read is allowed only where the session is in order (PROTOCOL rules 2, 24): it carries no proof for the shard, which the owner might
+//! A read is allowed only where the session is in order (PROTOCOL rules 2, 24): it carries no proof for the shard which the owner might
 //! have to act upon first. A proof goes as soon as its transaction's record says that everybody has committed it; so a little patience
-//! here is a message saved.
-use crate::{Client, Error, Result, client::parse_one, link::Link, remote::Text};
+//! here is a message saved. And a transaction that has written none of the keys cannot be missed in them: its proof stands in the way of
+//! reading its own keys only, as far as its siblings are known. They are, of what was read one-sidedly or by asking owners as a coordinator; so that
+//! is how single keys are asked for that cannot be read here.
+use crate::{
+    Client, Error, Result,
+    client::parse_one,
+    link::{Link, Unstable},
+    remote::Text,
+};
 use kintsugidb_engine::{Point, PointReader};
 use kintsugidb_ramp::{Isolation, ShardId, TxnId, message::Proof, shard_of};
 use kintsugidb_wire::{Proto, Reply, Value};
@@ -37,29 +44,41 @@ impl Patience {
 }
 
 impl Link {
-    /// Whether shards may be read one-sidedly now.
+    /// Whether keys of these shards may be read one-sidedly now.
     #[inline]
-    fn may_read(&mut self, shards: &[usize]) -> bool {
-        !self.session.has_proofs() || self.settle_proofs(shards)
+    fn may_read(&mut self, shards: &[usize], keys: &[&[u8]]) -> bool {
+        !self.session.has_proofs() || self.settle_proofs(shards, keys)
     }
 
+    /// The session carries proofs: whether none of them is of a transaction that may have written one of the keys and that the key's
+    /// owner may hold prepared.
     #[cold]
-    fn settle_proofs(&mut self, shards: &[usize]) -> bool {
+    fn settle_proofs(&mut self, shards: &[usize], keys: &[&[u8]]) -> bool {
         let Some(point) = &self.point else { return false };
         let mut patience = Patience::default();
         loop {
             let session = &mut self.session;
-            self.unstable.retain(|(txn, shard, record)| {
-                let stable = point.is_stable(*shard, *record);
+            self.unstable.retain(|u| {
+                let stable = u.at.is_some_and(|(shard, record)| point.is_stable(shard, record));
                 if stable {
-                    session.settle(*txn);
+                    session.settle(u.txn);
                 }
                 !stable
             });
-            if shards.iter().all(|s| self.session.proofs_for(*s as ShardId).is_none()) {
+            let (mut blocked, mut hope) = (false, false);
+            for shard in shards {
+                for proof in session.proofs_for(*shard as ShardId).iter().flat_map(|p| p.iter()) {
+                    let known = self.unstable.iter().find(|u| u.txn == proof.txn);
+                    if known.is_none_or(|u| keys.iter().any(|k| point.may_have_written(&u.siblings, k))) {
+                        blocked = true;
+                        hope |= known.is_some_and(|u| u.at.is_some());
+                    }
+                }
+            }
+            if !blocked {
                 return true;
             }
-            if self.unstable.is_empty() || !patience.wait() {
+            if !hope || !patience.wait() {
                 return false;
             }
         }
@@ -81,8 +100,15 @@ impl Link {
             if !self.session.saw_from_outside(from, proof, self.welcome.shards, horizon_us) {
                 return false;
             }
-            if !self.unstable.iter().any(|(t, ..)| *t == txn) {
-                self.unstable.push((txn, shard, record));
+            if !self.unstable.iter().any(|u| u.txn == txn && u.at.is_some()) {
+                self.unstable.retain(|u| u.txn != txn);
+                let mut siblings = Vec::new();
+                // If the record is gone, everybody has committed it.
+                if point.siblings_of(shard, record, &mut siblings) {
+                    self.unstable.push(Unstable { txn, at: Some((shard, record)), siblings });
+                } else {
+                    self.session.settle(txn);
+                }
             }
         }
         true
@@ -113,9 +139,10 @@ impl Link {
     fn one_sided<T>(
         &mut self,
         shards: &[usize],
+        keys: &[&[u8]],
         mut f: impl FnMut(&mut PointReader) -> Option<T>,
     ) -> Result<Option<T>> {
-        if !self.may_read(shards) {
+        if !self.may_read(shards, keys) {
             return Ok(None);
         }
         let Some(point) = &mut self.point else { return Ok(None) };
@@ -149,9 +176,10 @@ impl Client {
         let here = link.point.is_some()
             && !shards.is_empty()
             && !(several && link.welcome.isolation == Isolation::Locking);
+        let keys = if shards.len() == 1 { args.get(1..2) } else { args.get(1..) }.unwrap_or_default();
         let mut reply = Reply::new(Proto::Resp2);
         let read = if here {
-            link.one_sided(&shards, |r| r.serve(point, args, &shards, &mut reply).ok())
+            link.one_sided(&shards, keys, |r| r.serve(point, args, &shards, &mut reply).ok())
         } else {
             Ok(None)
         };
@@ -242,7 +270,7 @@ impl Client {
                 Err(()) => Err(kintsugidb_engine::Error::WrongType),
             }));
         }
-        let found = link.one_sided(&[shard], |r| {
+        let found = link.one_sided(&[shard], &[key], |r| {
             let found = r.string(shard, key).ok()?;
             Some(found.map(|bytes| bytes.map(|b| into.extend_from_slice(b)).is_some()))
         });
@@ -256,7 +284,7 @@ impl Client {
     fn get_by_message(&mut self, key: &[u8], into: &mut Vec<u8>) -> Result<bool> {
         into.clear();
         let again = |c: &mut Self| {
-            let sent = c.send_command(&[b"GET", key]);
+            let sent = c.ask_owner(&[b"get", key]);
             c.settle(sent)
         };
         let value = match again(self) {

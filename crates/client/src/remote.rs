@@ -15,7 +15,7 @@ use kintsugidb_arena::{
         Address, Busy, Descriptor, EPOCH, Item, Lookup, Outcome, Range, Record, ask_record, feed_record,
     },
 };
-use kintsugidb_engine::{Siblings, bloom_bits, fingerprint_with};
+use kintsugidb_engine::{Siblings, fingerprint_with};
 use kintsugidb_fabric::{Buffer, Completion, Connection, Error as FabricError, OneSided};
 use std::{
     collections::HashMap,
@@ -180,14 +180,7 @@ impl Remote {
 
     fn may_hold(&self, record: &Record, key: &[u8]) -> bool {
         let fingerprint = fingerprint_with(self.seed, key);
-        match self.siblings {
-            Siblings::Keys => record.siblings.contains(&fingerprint),
-            Siblings::Bloom => bloom_bits(fingerprint)
-                .iter()
-                .all(|b| record.siblings.get(b / 64).is_some_and(|word| word & 1 << (b % 64) != 0)),
-            Siblings::Unsaid => true,
-            Siblings::Ignored => false,
-        }
+        self.siblings.may_hold(&record.siblings, fingerprint)
     }
 
     /// Looks keys up side by side. `Err`: too much changes.

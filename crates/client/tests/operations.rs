@@ -128,6 +128,10 @@ fn a_transaction_mixes_types_reads_and_writes_and_honours_watches() {
 
         c.watch([k("b"), k("n")]).unwrap();
         server.resp().call(&["SET", &k("b"), "changed"]).unwrap();
+        // Commands in between, also over several shards, are none of the transaction.
+        c.mset((0..9).map(|i| (format!("{mode:?}-other-{i}"), "x"))).unwrap();
+        assert_eq!(c.mget((0..9).map(|i| format!("{mode:?}-other-{i}"))).unwrap().len(), 9);
+        assert_eq!(c.get(k("h2")).unwrap(), None);
         assert_eq!(c.transaction().set(k("n"), "0").exec().unwrap(), None, "a watched key changed");
         assert_eq!(
             c.transaction().set(k("n"), "0").set(k("b"), "1").exec().unwrap().map(|r| r.len()),

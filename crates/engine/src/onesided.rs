@@ -51,6 +51,20 @@ pub enum Siblings {
     Ignored,
 }
 
+impl Siblings {
+    /// Whether a transaction of whose siblings a record says `words` may have written the key of this fingerprint.
+    pub fn may_hold(self, words: &[u64], fingerprint: u64) -> bool {
+        match self {
+            Self::Keys => words.contains(&fingerprint),
+            Self::Bloom => bloom_bits(fingerprint)
+                .iter()
+                .all(|b| words.get(b / 64).is_some_and(|word| word & 1 << (b % 64) != 0)),
+            Self::Unsaid => true,
+            Self::Ignored => false,
+        }
+    }
+}
+
 /// The bits of a fingerprint in a Bloom filter of 128 bits: four, from disjoint parts of it.
 pub fn bloom_bits(fingerprint: u64) -> [usize; 4] {
     [0, 7, 14, 21].map(|shift| (fingerprint >> shift) as usize & 127)
@@ -164,6 +178,16 @@ impl PointReader {
     #[inline]
     pub fn is_stable(&self, shard: usize, record: Ref) -> bool {
         self.readers.get(shard).is_none_or(|r| r.txn_stable(record))
+    }
+
+    /// Appends what a transaction's record says of its siblings, for [`PointReader::may_have_written`]; false if it is gone.
+    pub fn siblings_of(&self, shard: usize, record: Ref, out: &mut Vec<u64>) -> bool {
+        self.readers.get(shard).is_some_and(|r| r.txn_record(record, out).is_some())
+    }
+
+    /// Whether a transaction with these words about its siblings may have written a key.
+    pub fn may_have_written(&self, siblings: &[u64], key: &[u8]) -> bool {
+        self.siblings.may_hold(siblings, fingerprint_with(self.seed, key))
     }
 
     /// Links from superseded versions that were followed so far, by all readers of these regions in this process.
@@ -321,13 +345,6 @@ impl PointReader {
 
     /// Whether the transaction whose record was read last may have written the key of this fingerprint.
     fn may_hold(&self, fingerprint: u64) -> bool {
-        match self.siblings {
-            Siblings::Keys => self.record.contains(&fingerprint),
-            Siblings::Bloom => bloom_bits(fingerprint)
-                .iter()
-                .all(|b| self.record.get(b / 64).is_some_and(|word| word & 1 << (b % 64) != 0)),
-            Siblings::Unsaid => true,
-            Siblings::Ignored => false,
-        }
+        self.siblings.may_hold(&self.record, fingerprint)
     }
 }

@@ -153,6 +153,16 @@ impl Session {
         &self.watches
     }
 
+    /// Puts what is watched aside, for a command of several shards that is none of EXEC.
+    pub fn take_watches(&mut self) -> Vec<(ShardId, Watch)> {
+        std::mem::take(&mut self.watches)
+    }
+
+    /// Puts it back.
+    pub fn put_watches(&mut self, watches: Vec<(ShardId, Watch)>) {
+        self.watches = watches;
+    }
+
     /// Forgets what is watched: UNWATCH, DISCARD, and every EXEC.
     pub fn unwatch(&mut self) {
         self.watches.clear();
