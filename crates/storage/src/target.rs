@@ -335,8 +335,6 @@ impl Thread {
             return true;
         }
         connected.fruitless = 0;
-        // A client on the same core goes on meanwhile, and asks without having to wake anybody.
-        std::thread::yield_now();
         match connected.link.as_mut().map(|link| link.arm()) {
             Some(Ok(armed)) => {
                 connected.asleep = armed;

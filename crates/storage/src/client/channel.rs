@@ -501,10 +501,6 @@ impl Channel {
         if !self.ended.is_empty() {
             return Ok(false);
         }
-        if !self.pending.is_empty() {
-            // A target on the same core goes on meanwhile, and answers without having to wake anybody.
-            std::thread::yield_now();
-        }
         self.link.arm().map_err(lost)
     }
 
