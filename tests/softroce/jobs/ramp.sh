@@ -34,7 +34,7 @@ grep -i -E 'panic|error' "$TMPDIR/server.fast" && fail "the server complains"
 
 # The canary: without isolation the same clients must see halves, or they see nothing at all.
 serve none
-timeout 100 "$atomic" "rdma:$SOFTROCE_ADDRESS:7402" 100 4 canary --broken 2>/dev/null || fail "no halves were seen without isolation"
+timeout 100 "$atomic" "rdma:$SOFTROCE_ADDRESS:7402" 1000 4 canary --broken 2>/dev/null || fail "no halves were seen without isolation"
 kill "$server"
 wait "$server" || fail "the second server, status $?"
 exit $status
