@@ -101,6 +101,7 @@ bench: build ## the benchmarks, each with its baseline in the same run
 	$(KINTSUGI) bench isolation --threads 2
 	$(KINTSUGI) bench memory
 	$(KINTSUGI) bench instructions
+	for figure in b1 b2 b3 b4 b5 b6; do $(KINTSUGI) bench $$figure || exit 1; done
 	$(CARGO) bench --locked -p kintsugidb-arena --bench read
 
 $(VENV)/.ready: tests/requirements.txt
