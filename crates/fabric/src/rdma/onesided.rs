@@ -180,7 +180,6 @@ impl Connection for Rdma {
 
     fn arm(&mut self) -> Result<bool, Error> {
         self.rings.link.disarm()?;
-        self.rings.give_credit(true)?;
         self.rings.link.arm()?;
         self.progress()?;
         let sleep = !self.rings.link.dead && self.rings.link.done.is_empty() && !self.rings.has_news();
