@@ -117,6 +117,21 @@ def test_exec_runs_when_watched_keys_stayed(server, connection):
     assert exec_of(connection, ("SET", B, "x"), ("SET", C, "y")) == ["OK", "OK"]
 
 
+def test_a_command_over_shards_neither_checks_nor_ends_a_watch(server, connection):
+    keys = spread("between", 6)
+    for changed in (False, True):
+        connection("SET", A, "mine")
+        connection("WATCH", A)
+        assert connection("MSET", *[word for key in keys for word in (key, "x")]) == "OK"
+        if changed:
+            with server.connect() as other:
+                other("SET", A, "theirs")
+        assert connection("MSET", *[word for key in keys for word in (key, "y")]) == "OK", "no transaction of EXEC"
+        assert connection("SUNIONSTORE", keys[0], "no", "such", "sets") == 0
+        expected = None if changed else ["OK", "OK"]
+        assert exec_of(connection, ("SET", B, "x"), ("SET", C, "x")) == expected
+
+
 def test_an_absent_key_that_came_and_went_has_changed(server, connection):
     connection("WATCH", A)
     with server.connect() as other:

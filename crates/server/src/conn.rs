@@ -16,7 +16,7 @@
 //! Everything else (transactions, commands over several keys or all shards) waits until the queue is empty and
 //! holds up what follows.
 use crate::{clients::ClientCard, mailbox::Token, multi::Multi, native::Io, txn::Pending};
-use kintsugidb_ramp::Session;
+use kintsugidb_ramp::{Session, ShardId, message::Watch};
 use kintsugidb_wire::{Parser, Proto, Reply};
 use rustix::{io, net};
 use std::{collections::VecDeque, sync::Arc};
@@ -78,6 +78,8 @@ pub(crate) struct Conn {
     pub multi: Multi,
     /// What it has seen, for the order of what it does.
     pub session: Session,
+    /// What is watched, while a command that is none of EXEC runs as a transaction.
+    pub watches_aside: Vec<(ShardId, Watch)>,
     pub reply_mode: ReplyMode,
     pub card: Arc<ClientCard>,
     /// Sections that an INFO under way was asked for.
@@ -109,6 +111,7 @@ impl Conn {
             pending: None,
             multi: Multi::default(),
             session: Session::default(),
+            watches_aside: Vec::new(),
             reply_mode: ReplyMode::On,
             card,
             info_sections: Vec::new(),
@@ -120,6 +123,14 @@ impl Conn {
         self.multi.take();
         self.unwatch();
         self.card.queued.store(0, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Takes its session back from a transaction.
+    pub fn take_back(&mut self, session: Session) {
+        self.session = session;
+        if !self.watches_aside.is_empty() {
+            self.session.put_watches(std::mem::take(&mut self.watches_aside));
+        }
     }
 
     /// Forgets watched keys.

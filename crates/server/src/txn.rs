@@ -96,10 +96,14 @@ impl Worker {
 
     /// Begins a transaction of a connection, which waits for its end.
     pub fn start_for(&mut self, conn: &mut Conn, requests: Vec<Request>, then: Then) {
-        let session = std::mem::take(&mut conn.session);
+        let mut session = std::mem::take(&mut conn.session);
+        if matches!(then, Then::Answer) {
+            // A command by itself neither checks nor ends what is watched: that is for EXEC.
+            conn.watches_aside = session.take_watches();
+        }
         match self.start(Who::Conn(conn.token), session, requests, conn.out.proto()) {
             Some((session, outcome)) => {
-                conn.session = session;
+                conn.take_back(session);
                 self.after(conn, outcome, then);
             }
             None => conn.pending = Some(Pending::Transaction(then)),
@@ -201,7 +205,7 @@ impl Worker {
     fn finish(&mut self, who: Who, session: Session, outcome: Outcome) {
         match who {
             Who::Conn(token) => self.with_conn(token, |w, conn| {
-                conn.session = session;
+                conn.take_back(session);
                 if let Some(Pending::Transaction(then)) = conn.pending.take() {
                     w.after(conn, outcome, then);
                 }
