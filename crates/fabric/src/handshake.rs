@@ -6,13 +6,15 @@
 //!
 //!   connecting side                                   listening side
 //!   HELLO    magic (u64), version (u16), fabric (u8),
-//!            role (u8), user, password, blob    ──▶   is it allowed? (the listener's Gate)
+//!            role (u8), user, password, blob,
+//!            regions                            ──▶   is it allowed? (the listener's Gate)
 //!                                               ◀──   WELCOME  version (u16), connection (u64), incarnation (u64),
-//!                                                              info, blob, count (u16),
-//!                                                              count × { id u32, access u8, length u64, key u64, base u64 }
+//!                                                              info, blob, regions
 //!                                               or    REFUSED  code (u8), reason
 //!   ATTACH   magic (u64), version (u16),
-//!            connection (u64), key (u64)        ──▶   a second socket of a connection that has been welcomed (tcp's agent)
+//!            connection (u64), key (u64)        ──▶   another socket of a connection that has been welcomed (tcp's agents)
+//!
+//!   regions  count (u16), count × { id u32, access u8, length u64, key u64, base u64 }: what the sender of the frame hands out
 //! ```
 //! `blob` belongs to the back end (where its rings are, its queue pair), `info` to the application. A frame is bounded before it is
 //! read, every field before it is copied, and nothing may follow the last field. Versions: a listener answers a HELLO of another version
@@ -23,7 +25,7 @@ use crate::{Access, Error, Fabric, Refusal, RefusalCode, RemoteRegion, limits};
 /// `KINTSUGF`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"KINTSUGF");
 /// The version that this code speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 const HELLO: u8 = 1;
 const WELCOME: u8 = 2;
@@ -55,6 +57,8 @@ pub struct Hello {
     pub password: Vec<u8>,
     /// The back end's own.
     pub blob: Vec<u8>,
+    /// What it hands out to the listening side.
+    pub regions: Vec<RemoteRegion>,
 }
 
 impl std::fmt::Debug for Hello {
@@ -79,7 +83,7 @@ pub struct Welcome {
     pub regions: Vec<RemoteRegion>,
 }
 
-/// A second socket of a connection.
+/// Another socket of a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Attach {
     /// Which connection.
@@ -93,7 +97,7 @@ pub struct Attach {
 pub enum First {
     /// A new connection.
     Hello(Hello),
-    /// A second socket of one.
+    /// Another socket of one.
     Attach(Attach),
 }
 
@@ -111,6 +115,20 @@ impl Writer {
         self.0.extend(bytes);
         Ok(())
     }
+    fn regions(&mut self, regions: &[RemoteRegion], limit: usize) -> Result<(), Error> {
+        if regions.len() > limit {
+            return Err(Error::TooLarge { bytes: regions.len() as u64, limit: limit as u64 });
+        }
+        self.0.extend((regions.len() as u16).to_le_bytes());
+        for region in regions {
+            self.0.extend(region.id.to_le_bytes());
+            self.0.push(region.access as u8);
+            self.0.extend(region.length.to_le_bytes());
+            self.0.extend(region.key.to_le_bytes());
+            self.0.extend(region.base.to_le_bytes());
+        }
+        Ok(())
+    }
     fn finish(mut self) -> Vec<u8> {
         let length = (self.0.len() - 4) as u32;
         self.0[..4].copy_from_slice(&length.to_le_bytes());
@@ -119,10 +137,11 @@ impl Writer {
 }
 
 const _: () = assert!(limits::INFO_BYTES <= u16::MAX as usize);
+const REGION: usize = 29;
+const HELLO_FIELDS: usize = limits::USER_BYTES + limits::PASSWORD_BYTES + limits::BLOB_BYTES;
+const _: () = assert!(HELLO_FIELDS + REGION * limits::PEER_REGIONS + 64 <= limits::HELLO_BYTES);
 const _: () =
-    assert!(limits::USER_BYTES + limits::PASSWORD_BYTES + limits::BLOB_BYTES + 64 <= limits::HELLO_BYTES);
-const _: () =
-    assert!(limits::INFO_BYTES + limits::BLOB_BYTES + 29 * limits::REGIONS + 64 <= limits::WELCOME_BYTES);
+    assert!(limits::INFO_BYTES + limits::BLOB_BYTES + REGION * limits::REGIONS + 64 <= limits::WELCOME_BYTES);
 
 struct Cursor<'a>(&'a [u8]);
 
@@ -154,6 +173,29 @@ impl<'a> Cursor<'a> {
         let (field, rest) = self.0.split_at_checked(length).ok_or(SHORT)?;
         self.0 = rest;
         Ok(field)
+    }
+    fn regions(&mut self, limit: usize) -> Result<Vec<RemoteRegion>, Error> {
+        let count = usize::from(self.u16()?);
+        if count > limit {
+            return Err(Error::Protocol("too many regions"));
+        }
+        let mut regions: Vec<RemoteRegion> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let id = self.u32()?;
+            let access = match self.u8()? {
+                1 => Access::Read,
+                3 => Access::ReadWrite,
+                _ => return Err(Error::Protocol("an unknown kind of access")),
+            };
+            let region =
+                RemoteRegion { id, access, length: self.u64()?, key: self.u64()?, base: self.u64()? };
+            let sane = region.length.is_multiple_of(8) && region.length <= limits::REGION_BYTES;
+            if !sane || regions.iter().any(|r| r.id == id) {
+                return Err(Error::Protocol("an impossible region"));
+            }
+            regions.push(region);
+        }
+        Ok(regions)
     }
     fn end(&self) -> Result<(), Error> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::Protocol("a handshake frame is too long")) }
@@ -201,6 +243,7 @@ impl Hello {
         out.bytes(&self.user, limits::USER_BYTES)?;
         out.bytes(&self.password, limits::PASSWORD_BYTES)?;
         out.bytes(&self.blob, limits::BLOB_BYTES)?;
+        out.regions(&self.regions, limits::PEER_REGIONS)?;
         Ok(out.finish())
     }
 }
@@ -240,6 +283,7 @@ impl First {
                     user: fields.bytes(limits::USER_BYTES)?.to_vec(),
                     password: fields.bytes(limits::PASSWORD_BYTES)?.to_vec(),
                     blob: fields.bytes(limits::BLOB_BYTES)?.to_vec(),
+                    regions: fields.regions(limits::PEER_REGIONS)?,
                 })
             }
             ATTACH => {
@@ -259,24 +303,13 @@ impl Welcome {
     /// # Errors
     /// [`Error::TooLarge`] for a field beyond its limit.
     pub fn encode(&self) -> Result<Vec<u8>, Error> {
-        if self.regions.len() > limits::REGIONS {
-            let (bytes, limit) = (self.regions.len() as u64, limits::REGIONS as u64);
-            return Err(Error::TooLarge { bytes, limit });
-        }
         let mut out = Writer::new(WELCOME);
         out.0.extend(VERSION.to_le_bytes());
         out.0.extend(self.connection.to_le_bytes());
         out.0.extend(self.incarnation.to_le_bytes());
         out.bytes(&self.info, limits::INFO_BYTES)?;
         out.bytes(&self.blob, limits::BLOB_BYTES)?;
-        out.0.extend((self.regions.len() as u16).to_le_bytes());
-        for region in &self.regions {
-            out.0.extend(region.id.to_le_bytes());
-            out.0.push(region.access as u8);
-            out.0.extend(region.length.to_le_bytes());
-            out.0.extend(region.key.to_le_bytes());
-            out.0.extend(region.base.to_le_bytes());
-        }
+        out.regions(&self.regions, limits::REGIONS)?;
         Ok(out.finish())
     }
 
@@ -299,32 +332,13 @@ impl Welcome {
         if version != VERSION {
             return Err(Error::Protocol("welcomed in another version"));
         }
-        let mut welcome = Welcome {
+        let welcome = Welcome {
             connection: fields.u64()?,
             incarnation: fields.u64()?,
             info: fields.bytes(limits::INFO_BYTES)?.to_vec(),
             blob: fields.bytes(limits::BLOB_BYTES)?.to_vec(),
-            regions: Vec::new(),
+            regions: fields.regions(limits::REGIONS)?,
         };
-        let count = usize::from(fields.u16()?);
-        if count > limits::REGIONS {
-            return Err(Error::Protocol("too many regions"));
-        }
-        for _ in 0..count {
-            let id = fields.u32()?;
-            let access = match fields.u8()? {
-                1 => Access::Read,
-                3 => Access::ReadWrite,
-                _ => return Err(Error::Protocol("an unknown kind of access")),
-            };
-            let region =
-                RemoteRegion { id, access, length: fields.u64()?, key: fields.u64()?, base: fields.u64()? };
-            let sane = region.length.is_multiple_of(8) && region.length <= limits::REGION_BYTES;
-            if !sane || welcome.regions.iter().any(|r: &RemoteRegion| r.id == id) {
-                return Err(Error::Protocol("an impossible region"));
-            }
-            welcome.regions.push(region);
-        }
         fields.end()?;
         Ok(Some((welcome, used)))
     }

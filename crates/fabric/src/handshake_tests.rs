@@ -1,20 +1,24 @@
 use super::*;
 
+fn region(id: u32) -> RemoteRegion {
+    RemoteRegion { id, access: Access::Read, length: 1 << 30, key: 77, base: 4096 }
+}
+
 fn hello() -> Hello {
     let (user, password) = (b"default".to_vec(), b"gold".to_vec());
-    Hello { fabric: Fabric::Shm, role: Role::Client, user, password, blob: vec![1, 2, 3] }
+    let (fabric, role, regions) = (Fabric::Shm, Role::Client, vec![region(2)]);
+    Hello { fabric, role, user, password, blob: vec![1, 2, 3], regions }
 }
 
 fn welcome() -> Welcome {
-    let region = |id| RemoteRegion { id, access: Access::Read, length: 1 << 30, key: 77, base: 4096 };
     let regions = vec![region(0), region(9)];
     Welcome { connection: 5, incarnation: 6, info: b"shards: 2".to_vec(), blob: vec![0; 8], regions }
 }
 
 #[test]
 fn the_bytes_of_a_hello_stay_as_they_are() {
-    let bytes = hello().encode().unwrap();
-    let expected = b"\x21\0\0\0\x01KINTSUGF\x01\0\x01\x01\x07\0default\x04\0gold\x03\0\x01\x02\x03";
+    let bytes = Hello { regions: Vec::new(), ..hello() }.encode().unwrap();
+    let expected = b"\x23\0\0\0\x01KINTSUGF\x02\0\x01\x01\x07\0default\x04\0gold\x03\0\x01\x02\x03\0\0";
     assert_eq!(bytes[..], expected[..]);
 }
 
@@ -67,6 +71,7 @@ fn limits_are_kept_on_both_sides() {
         user: vec![0; limits::USER_BYTES],
         password: vec![0; limits::PASSWORD_BYTES],
         blob: vec![0; limits::BLOB_BYTES],
+        regions: (0..limits::PEER_REGIONS as u32).map(region).collect(),
         ..hello()
     };
     let frame = largest.encode().unwrap();
@@ -76,10 +81,12 @@ fn limits_are_kept_on_both_sides() {
         "refused before it is there"
     );
     assert!(First::decode(&[0; 4]).is_err());
-    let regions = (0..=limits::REGIONS as u32)
-        .map(|id| RemoteRegion { id, access: Access::Read, length: 8, key: 0, base: 0 })
-        .collect();
+    let regions = (0..=limits::REGIONS as u32).map(region).collect();
     assert!(Welcome { regions, ..welcome() }.encode().is_err());
+    let regions = (0..=limits::PEER_REGIONS as u32).map(region).collect();
+    assert!(Hello { regions, ..hello() }.encode().is_err());
+    let twice = Hello { regions: vec![region(1); 2], ..hello() };
+    assert!(matches!(First::decode(&twice.encode().unwrap()), Err(Error::Protocol("an impossible region"))));
     let twice = Welcome { regions: vec![welcome().regions[0].clone(); 2], ..welcome() };
     assert!(matches!(
         Welcome::decode(&twice.encode().unwrap()),

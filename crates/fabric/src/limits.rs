@@ -18,6 +18,8 @@ pub const INFO_BYTES: usize = 8 << 10;
 pub const REASON_BYTES: usize = 256;
 /// Regions that one connection can be handed (a Unix socket passes at most 253 descriptors at once).
 pub const REGIONS: usize = 240;
+/// Regions that the connecting side can hand out.
+pub const PEER_REGIONS: usize = 8;
 /// Bytes of one region.
 pub const REGION_BYTES: u64 = 1 << 46;
 /// Handshakes under way at one listener; a newcomer above that is turned away.

@@ -1,7 +1,7 @@
 //! Memory that several processes see: mapped files in memory, and buffers. The one place that turns offsets into pointers.
 //!
 //! All of it is reached through 8-byte atomics, because somebody else may write meanwhile. A mapping is made only of files that
-//! cannot shrink (`F_SEAL_SHRINK`), since a read beyond the end of a file is a SIGBUS.
+//! cannot shrink (`F_SEAL_SHRINK`), since a read beyond the end of a file is a SIGBUS; nor of huge pages, which can be missing.
 //!
 //! A region is handed out read-only in two ways at once: the descriptor is opened for reading, and the file is sealed against *new*
 //! writable mappings and against `write` (`F_SEAL_FUTURE_WRITE`), so that to open `/proc/self/fd/N` again for writing gains nothing.
@@ -52,6 +52,8 @@ impl AsRef<[AtomicU64]> for Mapping {
 }
 
 const PAGE: u64 = 4096;
+/// `TMPFS_MAGIC`: what files in memory of ordinary pages say that they are on.
+const TMPFS: u64 = 0x0102_1994;
 
 fn round_up(bytes: u64) -> Result<u64, Error> {
     let limit = limits::REGION_BYTES;
@@ -87,6 +89,11 @@ impl Mapping {
         let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|_| Error::Unsafe("it is no file in memory"))?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(Error::Unsafe("it is not sealed against shrinking"));
+        }
+        // Pages of other file systems (huge ones above all) can be missing when they are touched, which is a SIGBUS, too.
+        let system = rustix::fs::fstatfs(&fd).map_err(Error::system("fstatfs"))?.f_type;
+        if system as u64 != TMPFS {
+            return Err(Error::Unsafe("its pages are not ordinary memory"));
         }
         let size = rustix::fs::fstat(&fd).map_err(Error::system("fstat"))?.st_size;
         if u64::try_from(size).unwrap_or(0) < bytes {

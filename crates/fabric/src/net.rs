@@ -3,8 +3,10 @@
 use crate::{Error, limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
-use std::os::fd::{AsFd, BorrowedFd};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 fn poll_one(fd: BorrowedFd<'_>, events: PollFlags, limit: Duration) -> Result<bool, Error> {
@@ -89,6 +91,31 @@ pub(crate) fn heard(call: impl FnOnce() -> Result<usize, Errno>) -> Result<Heard
 /// Receives what is there, without blocking.
 pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Heard, Error> {
     heard(|| rustix::net::recv(&fd, into, RecvFlags::DONTWAIT).map(|(count, _)| count))
+}
+
+/// Descriptors that can come with one message: of the rings, and of each region.
+pub(crate) const DESCRIPTORS: usize = limits::REGIONS + 1;
+const _: () = assert!(DESCRIPTORS <= 253, "the kernel's SCM_MAX_FD");
+
+/// As [`receive`], with the descriptors that came along.
+pub(crate) fn receive_with(
+    fd: BorrowedFd<'_>,
+    into: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> Result<Heard, Error> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let (flags, limit) = (RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC, into.len());
+    let result = heard(|| {
+        let message = rustix::net::recvmsg(fd, &mut [IoSliceMut::new(into)], &mut ancillary, flags)?;
+        Ok(message.bytes.min(limit))
+    });
+    for ancillary in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = ancillary {
+            descriptors.extend(rights);
+        }
+    }
+    result
 }
 
 /// Sends as much as fits, without blocking. `None`: the peer is gone.

@@ -14,6 +14,7 @@ use std::time::Duration;
 struct Stranger {
     fd: OwnedFd,
     said: Vec<u8>,
+    handed: Vec<OwnedFd>,
     deadline: Deadline,
 }
 
@@ -22,6 +23,8 @@ pub(crate) struct Heard {
     pub fd: OwnedFd,
     pub first: First,
     pub rest: Vec<u8>,
+    /// Descriptors that came with it, over a Unix socket that takes any.
+    pub handed: Vec<OwnedFd>,
 }
 
 /// A listening socket with its strangers.
@@ -30,6 +33,7 @@ pub(crate) struct Waiting {
     epoll: OwnedFd,
     strangers: VecDeque<Stranger>,
     limit: Duration,
+    descriptors: usize,
 }
 
 /// Tells a peer why it is turned away, if it still listens.
@@ -43,12 +47,12 @@ pub(crate) fn refuse(fd: BorrowedFd<'_>, error: &Error) {
 }
 
 impl Waiting {
-    /// For a non-blocking listening socket.
-    pub fn new(listener: OwnedFd, limit: Duration) -> Result<Waiting, Error> {
+    /// For a non-blocking listening socket. `descriptors`: how many a stranger may hand over (a Unix socket); others are closed.
+    pub fn new(listener: OwnedFd, limit: Duration, descriptors: usize) -> Result<Waiting, Error> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create"))?;
         let data = epoll::EventData::new_u64(0);
         epoll::add(&epoll, &listener, data, epoll::EventFlags::IN).map_err(Error::system("epoll_ctl"))?;
-        Ok(Waiting { listener, epoll, strangers: VecDeque::new(), limit })
+        Ok(Waiting { listener, epoll, strangers: VecDeque::new(), limit, descriptors })
     }
 
     /// Readable when there is something to do.
@@ -69,7 +73,7 @@ impl Waiting {
                     epoll::add(&self.epoll, &fd, data, epoll::EventFlags::IN)
                         .map_err(Error::system("epoll_ctl"))?;
                     let deadline = Deadline::new("the handshake", self.limit);
-                    self.strangers.push_back(Stranger { fd, said: Vec::new(), deadline });
+                    self.strangers.push_back(Stranger { fd, said: Vec::new(), handed: Vec::new(), deadline });
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
@@ -84,11 +88,11 @@ impl Waiting {
     pub fn next(&mut self) -> Result<Option<Heard>, Error> {
         for _ in 0..self.strangers.len() {
             let Some(mut stranger) = self.strangers.pop_front() else { break };
-            match listen_to(&mut stranger) {
+            match listen_to(&mut stranger, self.descriptors) {
                 Ok(Some((first, used))) => {
                     let _ = epoll::delete(&self.epoll, &stranger.fd);
                     let rest = stranger.said.split_off(used);
-                    return Ok(Some(Heard { fd: stranger.fd, first, rest }));
+                    return Ok(Some(Heard { fd: stranger.fd, first, rest, handed: stranger.handed }));
                 }
                 Ok(None) if stranger.deadline.passed() => {
                     let reason = "the handshake took too long".to_owned();
@@ -104,13 +108,20 @@ impl Waiting {
     }
 }
 
-fn listen_to(stranger: &mut Stranger) -> Result<Option<(First, usize)>, Error> {
+fn listen_to(stranger: &mut Stranger, descriptors: usize) -> Result<Option<(First, usize)>, Error> {
     let mut chunk = [0; crate::net::CHUNK];
     loop {
         if let Some(first) = First::decode(&stranger.said)? {
             return Ok(Some(first));
         }
-        match crate::net::receive(&stranger.fd, &mut chunk)? {
+        let heard = match descriptors {
+            0 => crate::net::receive(&stranger.fd, &mut chunk)?,
+            _ => crate::net::receive_with(stranger.fd.as_fd(), &mut chunk, &mut stranger.handed)?,
+        };
+        if stranger.handed.len() > descriptors {
+            return Err(Error::Protocol("too many descriptors"));
+        }
+        match heard {
             crate::net::Heard::Bytes(count) => stranger.said.extend_from_slice(&chunk[..count]),
             crate::net::Heard::Nothing => return Ok(None),
             crate::net::Heard::End => return Err(Error::PeerDead),

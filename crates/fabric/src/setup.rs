@@ -1,7 +1,10 @@
 //! Set-up, apart from the data path: listening, connecting, who may come in and what they are handed.
 
 use crate::handshake::{Hello, Role};
-use crate::{Access, Address, Connection, Error, Fabric, Mapping, Refusal, limits, rdma, shm, tcp};
+use crate::{
+    Access, Address, Connection, Error, Fabric, Mapping, Refusal, RefusalCode, RemoteRegion, limits, rdma,
+    shm, tcp,
+};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,6 +102,9 @@ pub struct ListenOptions {
     pub mode: u32,
     /// What a handshake may take.
     pub handshake: Duration,
+    /// How many regions one who connects may hand to this side ([`ConnectOptions::exports`]), at most [`limits::PEER_REGIONS`]. Who
+    /// hands out more is refused. Over shared memory they are mapped here, which is why the usual number is 0.
+    pub peer_regions: usize,
 }
 
 impl Default for ListenOptions {
@@ -108,6 +114,7 @@ impl Default for ListenOptions {
             incarnation: 0,
             mode: 0o600,
             handshake: limits::HANDSHAKE,
+            peer_regions: 0,
         }
     }
 }
@@ -125,6 +132,9 @@ pub struct ConnectOptions {
     pub handshake: Duration,
     /// What an emulated operation may take.
     pub operation: Duration,
+    /// Regions for the listening side, as its [`Grant`] has some for this one. At most [`limits::PEER_REGIONS`]; a listener must be
+    /// willing ([`ListenOptions::peer_regions`]).
+    pub exports: Vec<Export>,
 }
 
 impl Default for ConnectOptions {
@@ -135,6 +145,7 @@ impl Default for ConnectOptions {
             role: Role::Client,
             handshake: limits::HANDSHAKE,
             operation: limits::OPERATION,
+            exports: Vec::new(),
         }
     }
 }
@@ -162,6 +173,25 @@ impl std::fmt::Debug for Connected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Connected({} to incarnation {})", self.id, self.incarnation)
     }
+}
+
+/// What every listener checks before it asks its gate: whether it takes so many regions.
+pub(crate) fn take_regions(hello: &Hello, limit: usize) -> Result<(), Error> {
+    let (count, limit) = (hello.regions.len(), limit.min(limits::PEER_REGIONS));
+    if count <= limit {
+        return Ok(());
+    }
+    let reason = format!("{count} regions of who connects; this side takes {limit}");
+    Err(Error::Refused(Refusal { code: RefusalCode::Permission, reason }))
+}
+
+/// What every back end checks of a region before it hands it out; the region's own words for it.
+pub(crate) fn describe(export: &Export, key: u64) -> Result<RemoteRegion, Error> {
+    let Export { id, access, memory } = export;
+    if *access == Access::ReadWrite && !memory.writable() {
+        return Err(Error::Unsafe("a region that is mapped for reading cannot be exported for writing"));
+    }
+    Ok(RemoteRegion { id: *id, access: *access, length: memory.len(), key, base: 0 })
 }
 
 /// Connects, within the time that the options allow.

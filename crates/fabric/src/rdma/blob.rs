@@ -18,7 +18,7 @@ pub(super) struct OneSidedBlob {
 }
 
 const BYTES: usize = ENDPOINT_BYTES + 24;
-const _: () = assert!(BYTES <= limits::BLOB_BYTES);
+const _: () = assert!(BYTES <= limits::BLOB_BYTES && 3 * ENDPOINT_BYTES <= limits::BLOB_BYTES);
 
 impl OneSidedBlob {
     pub fn encode(&self) -> Vec<u8> {
@@ -53,16 +53,18 @@ impl OneSidedBlob {
     }
 }
 
-/// The queue pair of the messages, then that of the agent.
+/// The queue pair of the messages, that of the listening side's agent, and, if the connecting side hands out regions, that of its own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct TwoSidedBlob {
     pub messages: Endpoint,
     pub agent: Endpoint,
+    pub peers_agent: Option<Endpoint>,
 }
 
 impl TwoSidedBlob {
     pub fn encode(&self) -> Vec<u8> {
-        [self.messages.encode(), self.agent.encode()].concat()
+        let pairs = [Some(self.messages), Some(self.agent), self.peers_agent];
+        pairs.iter().flatten().flat_map(Endpoint::encode).collect()
     }
 
     /// # Errors
@@ -71,8 +73,13 @@ impl TwoSidedBlob {
         const WRONG: Error = Error::Protocol("impossible queue pairs");
         let (messages, rest) = from.split_first_chunk().ok_or(WRONG)?;
         let (agent, rest) = rest.split_first_chunk().ok_or(WRONG)?;
-        match (Endpoint::decode(messages), Endpoint::decode(agent), rest) {
-            (Some(messages), Some(agent), []) => Ok(TwoSidedBlob { messages, agent }),
+        let peers_agent = match rest.split_first_chunk() {
+            None if rest.is_empty() => None,
+            Some((third, [])) => Some(Endpoint::decode(third).ok_or(WRONG)?),
+            _ => return Err(WRONG),
+        };
+        match (Endpoint::decode(messages), Endpoint::decode(agent)) {
+            (Some(messages), Some(agent)) => Ok(TwoSidedBlob { messages, agent, peers_agent }),
             _ => Err(WRONG),
         }
     }
@@ -106,8 +113,11 @@ mod tests {
                 prop_assert_eq!(other.encode(), bytes.clone());
                 prop_assert!(limits::RING_BYTES_RANGE.contains(&other.inbox.ring_bytes));
             }
-            let two = TwoSidedBlob { messages: GOOD.endpoint, agent: Endpoint { number: 18, ..GOOD.endpoint } };
-            prop_assert_eq!(TwoSidedBlob::decode(&two.encode()).unwrap(), two);
+            let agent = Endpoint { number: 18, ..GOOD.endpoint };
+            for peers_agent in [None, Some(Endpoint { number: 19, ..GOOD.endpoint })] {
+                let two = TwoSidedBlob { messages: GOOD.endpoint, agent, peers_agent };
+                prop_assert_eq!(TwoSidedBlob::decode(&two.encode()).unwrap(), two);
+            }
             prop_assert!(TwoSidedBlob::decode(&bytes).is_err());
             prop_assert!(cut == BYTES || OneSidedBlob::decode(&bytes[..cut]).is_err());
         }

@@ -6,7 +6,7 @@
 //!                  then nothing: the end of the stream is the peer's death
 //!
 //!   blob of rdma   queue pair │ inbox: address, key, bytes of the ring                    the ring is as in `ring`
-//!   blob of verbs  queue pair of the messages │ queue pair of the agent
+//!   blob of verbs  queue pair of the messages │ of the listening side's agent │ of the connecting side's, if it hands out regions
 //!
 //!   inbox          ┌ page: credit (word 0) ┬ ring ┐      registered for the peer to write, and nothing else
 //!                  └───────────────────────┴──────┘

@@ -10,7 +10,8 @@ use crate::handshake::{First, Hello, Welcome};
 use crate::ibv::{Device, Reach, Registered, Rights, Sizes};
 use crate::net::Deadline;
 use crate::pending::{Heard, Waiting, refuse};
-use crate::tcp::{Agent, Opened, Stream, Tcp};
+use crate::setup::{describe, take_regions};
+use crate::tcp::{Agent, Stream, Tcp};
 use crate::{
     Accepted, Access, Address, ConnectOptions, Connected, Connection, Error, Export, Fabric, Gate,
     ListenOptions, Peer, Refusal, RefusalCode, RemoteRegion, limits,
@@ -65,6 +66,7 @@ pub(crate) struct Listener {
     incarnation: u64,
     handshake: Duration,
     connections: u64,
+    peer_regions: usize,
 }
 
 impl Listener {
@@ -76,7 +78,7 @@ impl Listener {
         }
         Device::open(None).map_err(|error| error.on(fabric))?;
         let (socket, address) = socket::bind(at)?;
-        let waiting = Waiting::new(socket, options.handshake)?;
+        let waiting = Waiting::new(socket, options.handshake, 0)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create"))?;
         epoll::add(&epoll, waiting.fd(), epoll::EventData::new_u64(0), epoll::EventFlags::IN)
             .map_err(Error::system("epoll_ctl"))?;
@@ -94,6 +96,7 @@ impl Listener {
             incarnation,
             handshake,
             connections: 0,
+            peer_regions: options.peer_regions,
         })
     }
 
@@ -107,6 +110,7 @@ impl Listener {
         if self.halves.len() >= limits::PENDING {
             return refused(RefusalCode::Busy, "too many handshakes under way".to_owned());
         }
+        take_regions(&hello, self.peer_regions)?;
         socket::prepare(fd)?;
         let (own, address) = socket::addresses(fd)?;
         let peer = Peer { address: Some(address), process: None };
@@ -115,8 +119,8 @@ impl Listener {
         let kept = doubled(fd)?;
         let device = Device::open(Some(own.ip())).map_err(|error| error.on(self.fabric))?;
         let Made { connection, blob, regions } = match self.fabric {
-            Fabric::Verbs => self.two_sided(&device, kept, &hello.blob, grant.exports)?,
-            _ => self.one_sided(&device, kept, &hello.blob, &grant.exports)?,
+            Fabric::Verbs => self.two_sided(&device, kept, &hello, grant.exports)?,
+            _ => self.one_sided(&device, kept, &hello, &grant.exports)?,
         };
         self.connections += 1;
         let (id, incarnation) = (self.connections, self.incarnation);
@@ -136,17 +140,17 @@ impl Listener {
         &self,
         device: &Arc<Device>,
         socket: OwnedFd,
-        blob: &[u8],
+        hello: &Hello,
         exports: &[Export],
     ) -> Result<Made, Error> {
-        let theirs = OneSidedBlob::decode(blob)?;
+        let theirs = OneSidedBlob::decode(&hello.blob)?;
         let link = Link::new(self.fabric, device, socket, ONE_SIDED, Reach::WritesAndReads)?;
         let (inbox, inbox_at) = rings::inbox(&link, self.ring_bytes)?;
         let ours = OneSidedBlob { endpoint: link.endpoint(), inbox: inbox_at };
         let (regions, exports) = register(&link, exports)?;
         link.connect(&theirs.endpoint)?;
         let rings = Rings::new(link, inbox, self.ring_bytes, theirs.inbox)?;
-        let connection = Box::new(Rdma::new(rings, Vec::new(), exports));
+        let connection = Box::new(Rdma::new(rings, hello.regions.clone(), exports));
         Ok(Made { connection, blob: ours.encode(), regions })
     }
 
@@ -154,24 +158,26 @@ impl Listener {
         &mut self,
         device: &Arc<Device>,
         socket: OwnedFd,
-        blob: &[u8],
+        hello: &Hello,
         exports: Vec<Export>,
     ) -> Result<Made, Error> {
-        let theirs = TwoSidedBlob::decode(blob)?;
-        let desk = two_sided_link(self.fabric, device, doubled(&socket)?)?;
-        let messages = two_sided_link(self.fabric, device, socket)?;
-        let ours = TwoSidedBlob { messages: messages.endpoint(), agent: desk.endpoint() };
-        let (mut regions, mut opened) = (Vec::new(), Vec::new());
-        for Export { id, access, memory } in exports {
-            if access == Access::ReadWrite && !memory.writable() {
-                return Err(Error::Unsafe(
-                    "a region that is mapped for reading cannot be exported for writing",
-                ));
-            }
-            let key = crate::net::secret()?;
-            regions.push(RemoteRegion { id, access, length: memory.len(), key, base: 0 });
-            opened.push(Opened { key, access, memory });
+        let theirs = TwoSidedBlob::decode(&hello.blob)?;
+        if theirs.peers_agent.is_some() == hello.regions.is_empty() {
+            return Err(Error::Protocol("regions without an agent, or the reverse"));
         }
+        let desk = two_sided_link(self.fabric, device, doubled(&socket)?)?;
+        let theirs_desk = match theirs.peers_agent {
+            Some(peer) => Some((two_sided_link(self.fabric, device, doubled(&socket)?)?, peer)),
+            None => None,
+        };
+        let (_, host) = socket::addresses(&socket)?;
+        let messages = two_sided_link(self.fabric, device, socket)?;
+        let ours = TwoSidedBlob {
+            messages: messages.endpoint(),
+            agent: desk.endpoint(),
+            peers_agent: theirs_desk.as_ref().map(|(link, _)| link.endpoint()),
+        };
+        let (regions, opened) = crate::tcp::open(exports)?;
         messages.connect(&theirs.messages)?;
         desk.connect(&theirs.agent)?;
         let messages = Stream::over(Box::new(Posts::new(messages)?), Vec::new());
@@ -181,9 +187,17 @@ impl Listener {
             None => self.agent.insert(Arc::new(Agent::start()?)).clone(),
         };
         self.seats += 1;
-        let seat = agent.serve(self.seats, desk, opened);
-        // The operations' time limit is for whoever asks; this side is handed no regions.
-        let connection = Tcp::new(self.fabric, messages, None, Some(seat), Vec::new(), limits::OPERATION)?;
+        let seat = Some(agent.serve(self.seats, desk, opened));
+        let theirs_desk = match theirs_desk {
+            Some((link, peer)) => {
+                link.connect(&peer)?;
+                Some((Stream::over(Box::new(Posts::new(link)?), Vec::new()), host.to_string()))
+            }
+            None => None,
+        };
+        let regions_of_theirs = hello.regions.clone();
+        let connection =
+            Tcp::new(self.fabric, messages, theirs_desk, seat, regions_of_theirs, limits::OPERATION)?;
         Ok(Made { connection: Box::new(connection), blob: ours.encode(), regions })
     }
 
@@ -211,14 +225,15 @@ impl Listener {
 /// Registers what is exported, for one connection, and says how the peer names it.
 fn register(link: &Link, exports: &[Export]) -> Result<(Vec<RemoteRegion>, Vec<Registered>), Error> {
     let (mut regions, mut registered) = (Vec::new(), Vec::new());
-    for Export { id, access, memory } in exports {
-        let rights = match access {
+    for export in exports {
+        let rights = match export.access {
             Access::Read => Rights::RemoteRead,
             Access::ReadWrite => Rights::RemoteReadWrite,
         };
+        let memory = &export.memory;
         let one = Registered::new(&link.domain, memory, rights).map_err(|error| error.on(link.fabric))?;
-        let (key, base) = (one.remote_key().into(), memory.address());
-        regions.push(RemoteRegion { id: *id, access: *access, length: memory.len(), key, base });
+        let base = memory.address();
+        regions.push(RemoteRegion { base, ..describe(export, one.remote_key().into())? });
         registered.push(one);
     }
     Ok((regions, registered))
@@ -238,7 +253,7 @@ impl crate::Listener for Listener {
 
     fn accept(&mut self, gate: &mut dyn Gate) -> Result<Option<Accepted>, Error> {
         self.waiting.admit_newcomers()?;
-        while let Some(Heard { fd, first, rest }) = self.waiting.next()? {
+        while let Some(Heard { fd, first, rest, .. }) = self.waiting.next()? {
             if let (First::Hello(hello), true) = (first, rest.is_empty()) {
                 match self.welcome(&fd, hello, gate) {
                     Ok(half) => self.halves.push(half),
@@ -276,13 +291,14 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    fn hello(&self, blob: Vec<u8>) -> Result<Welcome, Error> {
+    fn hello(&self, blob: Vec<u8>, regions: Vec<RemoteRegion>) -> Result<Welcome, Error> {
         let hello = Hello {
             fabric: self.fabric,
             role: self.options.role,
             user: self.options.user.clone(),
             password: self.options.password.clone(),
             blob,
+            regions,
         };
         crate::net::send_all(self.socket, &hello.encode()?, self.deadline)?;
         welcomed(self.socket, self.deadline)
@@ -296,33 +312,55 @@ impl Asking<'_> {
 type Joined = (Box<dyn Connection>, Welcome);
 
 fn one_sided(asking: &Asking<'_>, device: &Arc<Device>, socket: OwnedFd) -> Result<Joined, Error> {
-    let link = Link::new(asking.fabric, device, socket, ONE_SIDED, Reach::Writes)?;
+    let exports = &asking.options.exports;
+    let reach = if exports.is_empty() { Reach::Writes } else { Reach::WritesAndReads };
+    let link = Link::new(asking.fabric, device, socket, ONE_SIDED, reach)?;
     let ring_bytes = limits::RING_BYTES as u64;
     let (inbox, inbox_at) = rings::inbox(&link, ring_bytes)?;
-    let mut welcome = asking.hello(OneSidedBlob { endpoint: link.endpoint(), inbox: inbox_at }.encode())?;
+    let (regions, exports) = register(&link, exports)?;
+    let blob = OneSidedBlob { endpoint: link.endpoint(), inbox: inbox_at }.encode();
+    let mut welcome = asking.hello(blob, regions)?;
     let theirs = OneSidedBlob::decode(&welcome.blob)?;
     link.connect(&theirs.endpoint)?;
     let rings = Rings::new(link, inbox, ring_bytes, theirs.inbox)?;
     asking.ready()?;
     let regions = std::mem::take(&mut welcome.regions);
-    Ok((Box::new(Rdma::new(rings, regions, Vec::new())), welcome))
+    Ok((Box::new(Rdma::new(rings, regions, exports)), welcome))
 }
 
 fn two_sided(asking: &Asking<'_>, device: &Arc<Device>, socket: OwnedFd) -> Result<Joined, Error> {
     let desk = two_sided_link(asking.fabric, device, doubled(&socket)?)?;
+    let (regions, opened) = crate::tcp::open(asking.options.exports.clone())?;
+    let own_desk = match opened.is_empty() {
+        true => None,
+        false => Some(two_sided_link(asking.fabric, device, doubled(&socket)?)?),
+    };
     let messages = two_sided_link(asking.fabric, device, socket)?;
-    let blob = TwoSidedBlob { messages: messages.endpoint(), agent: desk.endpoint() }.encode();
-    let mut welcome = asking.hello(blob)?;
+    let blob = TwoSidedBlob {
+        messages: messages.endpoint(),
+        agent: desk.endpoint(),
+        peers_agent: own_desk.as_ref().map(Link::endpoint),
+    };
+    let mut welcome = asking.hello(blob.encode(), regions)?;
     let theirs = TwoSidedBlob::decode(&welcome.blob)?;
     messages.connect(&theirs.messages)?;
     desk.connect(&theirs.agent)?;
     let messages = Stream::over(Box::new(Posts::new(messages)?), Vec::new());
     let desk = Stream::over(Box::new(Posts::new(desk)?), Vec::new());
+    let seat = match (own_desk, theirs.peers_agent) {
+        (None, None) => None,
+        (Some(link), Some(peer)) => {
+            link.connect(&peer)?;
+            let stream = Stream::over(Box::new(Posts::new(link)?), Vec::new());
+            Some(Arc::new(Agent::start()?).serve(1, stream, opened))
+        }
+        _ => return Err(Error::Protocol("a queue pair for an agent that is none")),
+    };
     asking.ready()?;
     let (_, host) = socket::addresses(asking.socket)?;
     let (regions, operation) = (std::mem::take(&mut welcome.regions), asking.options.operation);
     let desk = Some((desk, host.to_string()));
-    Ok((Box::new(Tcp::new(asking.fabric, messages, desk, None, regions, operation)?), welcome))
+    Ok((Box::new(Tcp::new(asking.fabric, messages, desk, seat, regions, operation)?), welcome))
 }
 
 /// Waits for the welcome, behind which nothing may come.

@@ -5,9 +5,10 @@ use super::socket;
 use crate::handshake::{First, Hello, Welcome};
 use crate::net::Deadline;
 use crate::pending::{Heard, Waiting};
+use crate::setup::{describe, take_regions};
 use crate::{
-    Accepted, Access, Address, ConnectOptions, Connected, Error, Fabric, Gate, ListenOptions, Mapping, Peer,
-    Refusal, RefusalCode, RemoteRegion, limits,
+    Accepted, Access, Address, ConnectOptions, Connected, Error, Export, Fabric, Gate, ListenOptions,
+    Mapping, Peer, Refusal, RefusalCode, RemoteRegion, limits,
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub(crate) struct Listener {
     ring_bytes: u64,
     incarnation: u64,
     connections: u64,
+    peer_regions: usize,
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
@@ -37,31 +39,35 @@ impl Listener {
         let fd = socket::bind(path, options.mode)?;
         let incarnation = if options.incarnation == 0 { crate::net::secret()? } else { options.incarnation };
         Ok(Listener {
-            waiting: Waiting::new(fd, options.handshake)?,
+            waiting: Waiting::new(fd, options.handshake, options.peer_regions)?,
             path: path.to_owned(),
             identity: identity(path).unwrap_or_default(),
             ring_bytes,
             incarnation,
             connections: 0,
+            peer_regions: options.peer_regions,
         })
     }
 
-    fn welcome(&mut self, fd: OwnedFd, hello: Hello, gate: &mut dyn Gate) -> Result<Accepted, Error> {
+    fn welcome(
+        &mut self,
+        fd: OwnedFd,
+        hello: Hello,
+        theirs: Vec<OwnedFd>,
+        gate: &mut dyn Gate,
+    ) -> Result<Accepted, Error> {
         if hello.fabric != Fabric::Shm {
             let reason = format!("this socket is for shm, not for {}", hello.fabric);
             return Err(Error::Refused(Refusal { code: RefusalCode::Malformed, reason }));
         }
+        take_regions(&hello, self.peer_regions)?;
         let credentials = rustix::net::sockopt::socket_peercred(&fd).map_err(Error::system("SO_PEERCRED"))?;
         let pid = credentials.pid.as_raw_nonzero().get().unsigned_abs();
         let peer = Peer { address: None, process: Some((pid, credentials.uid.as_raw())) };
         let grant = gate.admit(&hello, &peer).map_err(Error::Refused)?;
-        let mut regions = Vec::with_capacity(grant.exports.len());
-        let mut handed = Vec::with_capacity(grant.exports.len());
-        for export in &grant.exports {
-            let (id, length, access) = (export.id, export.memory.len(), export.access);
-            regions.push(RemoteRegion { id, access, length, key: 0, base: 0 });
-            handed.push(export.memory.descriptor(access == Access::ReadWrite)?);
-        }
+        // Only of those who may come in.
+        let mappings = map(&hello.regions, theirs)?;
+        let (regions, handed) = hand_out(&grant.exports)?;
         let file = Mapping::create(file_bytes(self.ring_bytes))?;
         let file_fd = file.fd().ok_or(Error::Unsafe("rings without a file"))?;
         self.connections += 1;
@@ -75,7 +81,7 @@ impl Listener {
         let mut descriptors = vec![file_fd];
         descriptors.extend(handed.iter().map(OwnedFd::as_fd));
         socket::send_with(fd.as_fd(), &welcome.encode()?, &descriptors)?;
-        let connection = Shm::new(fd, file, self.ring_bytes, true, Vec::new(), Vec::new());
+        let connection = Shm::new(fd, file, self.ring_bytes, true, hello.regions, mappings);
         let (id, user, role) = (self.connections, hello.user, hello.role);
         Ok(Accepted { connection: Box::new(connection), id, user, role, peer })
     }
@@ -92,12 +98,12 @@ impl crate::Listener for Listener {
 
     fn accept(&mut self, gate: &mut dyn Gate) -> Result<Option<Accepted>, Error> {
         self.waiting.admit_newcomers()?;
-        while let Some(Heard { fd, first, rest }) = self.waiting.next()? {
+        while let Some(Heard { fd, first, rest, handed }) = self.waiting.next()? {
             match first {
                 // Who talks on before it was answered, or attaches to nothing, is no peer.
                 First::Hello(hello) if rest.is_empty() => {
                     let answer = fd.try_clone();
-                    match self.welcome(fd, hello, gate) {
+                    match self.welcome(fd, hello, handed, gate) {
                         Ok(accepted) => return Ok(Some(accepted)),
                         Err(error) => {
                             if let Ok(fd) = answer {
@@ -121,18 +127,39 @@ impl Drop for Listener {
     }
 }
 
+/// What the peer is told of regions, and the descriptors to go with it.
+fn hand_out(exports: &[Export]) -> Result<(Vec<RemoteRegion>, Vec<OwnedFd>), Error> {
+    let regions = exports.iter().map(|export| describe(export, 0)).collect::<Result<_, _>>()?;
+    let descriptor = |export: &Export| export.memory.descriptor(export.access == Access::ReadWrite);
+    Ok((regions, exports.iter().map(descriptor).collect::<Result<_, _>>()?))
+}
+
+/// Maps what the peer has handed out.
+fn map(regions: &[RemoteRegion], descriptors: Vec<OwnedFd>) -> Result<Vec<Arc<Mapping>>, Error> {
+    if regions.len() != descriptors.len() {
+        return Err(Error::Protocol("another number of descriptors than of regions"));
+    }
+    let map = |(region, fd): (&RemoteRegion, OwnedFd)| {
+        Mapping::map(fd, region.length, region.access == Access::ReadWrite).map(Arc::new)
+    };
+    regions.iter().zip(descriptors).map(map).collect()
+}
+
 /// Connects to a listener at a path.
 pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Connected, Error> {
     let deadline = Deadline::new("the handshake", options.handshake);
     let fd = socket::connect(path, &deadline)?;
+    let (regions, handed) = hand_out(&options.exports)?;
     let hello = Hello {
         fabric: Fabric::Shm,
         role: options.role,
         user: options.user.clone(),
         password: options.password.clone(),
         blob: Vec::new(),
+        regions,
     };
-    crate::net::send_all(&fd, &hello.encode()?, &deadline)?;
+    let handed: Vec<BorrowedFd<'_>> = handed.iter().map(OwnedFd::as_fd).collect();
+    socket::send_with(fd.as_fd(), &hello.encode()?, &handed)?;
     let (mut bytes, mut descriptors) = (Vec::new(), Vec::new());
     let (welcome, used) = loop {
         if let Some(decoded) = Welcome::decode(&bytes)? {
@@ -154,10 +181,7 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Connected
     let mut descriptors = descriptors.into_iter();
     let file = descriptors.next().ok_or(Error::Protocol("no rings"))?;
     let file = Mapping::map(file, file_bytes(ring_bytes), true)?;
-    let mut mappings = Vec::with_capacity(welcome.regions.len());
-    for (region, fd) in welcome.regions.iter().zip(descriptors) {
-        mappings.push(Arc::new(Mapping::map(fd, region.length, region.access == Access::ReadWrite)?));
-    }
+    let mappings = map(&welcome.regions, descriptors.collect())?;
     let connection = Shm::new(fd, file, ring_bytes, false, welcome.regions, mappings);
     Ok(Connected {
         connection: Box::new(connection),

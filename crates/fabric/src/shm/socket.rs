@@ -1,21 +1,17 @@
 //! The Unix socket: its path, and descriptors that travel on it.
 
-use crate::net::Deadline;
-use crate::{Error, limits};
+use crate::Error;
+use crate::net::{DESCRIPTORS, Deadline, Heard};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType,
 };
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-
-/// The rings, and each region.
-const DESCRIPTORS: usize = limits::REGIONS + 1;
-const _: () = assert!(DESCRIPTORS <= 253, "the kernel's SCM_MAX_FD");
 
 fn socket() -> Result<OwnedFd, Error> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -83,28 +79,17 @@ pub(super) fn receive_with(
     deadline: &Deadline,
 ) -> Result<bool, Error> {
     let mut chunk = [0; crate::net::CHUNK];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     loop {
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let got = rustix::net::recvmsg(fd, &mut [IoSliceMut::new(&mut chunk)], &mut ancillary, flags);
-        match got {
-            Ok(message) => {
-                for ancillary in ancillary.drain() {
-                    if let RecvAncillaryMessage::ScmRights(rights) = ancillary {
-                        descriptors.extend(rights);
-                    }
-                }
-                if descriptors.len() > DESCRIPTORS {
-                    return Err(Error::Protocol("too many descriptors"));
-                }
-                bytes.extend_from_slice(&chunk[..message.bytes.min(chunk.len())]);
-                return Ok(message.bytes > 0);
+        match crate::net::receive_with(fd, &mut chunk, descriptors)? {
+            Heard::Bytes(_) | Heard::End if descriptors.len() > DESCRIPTORS => {
+                return Err(Error::Protocol("too many descriptors"));
             }
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => deadline.wait_readable(fd.as_fd())?,
-            Err(Errno::CONNRESET) => return Ok(false),
-            Err(errno) => return Err(Error::system("recvmsg")(errno)),
+            Heard::Bytes(count) => {
+                bytes.extend_from_slice(&chunk[..count]);
+                return Ok(true);
+            }
+            Heard::End => return Ok(false),
+            Heard::Nothing => deadline.wait_readable(fd)?,
         }
     }
 }

@@ -41,8 +41,8 @@ impl Sim {
             return Err(Error::PeerDead);
         }
         let (at, words) = self.local.check(&self.regions, region, offset, span, access)?;
-        let to = &state.links[self.link];
-        if to.operations.len() + to.done.len() >= limits::OUTSTANDING {
+        let own = &state.links[self.link].sides[self.side];
+        if own.operations.len() + own.done.len() >= limits::OUTSTANDING {
             return Err(Error::Full);
         }
         let mut words: Vec<u32> = (0..words.len() as u32).rev().collect();
@@ -61,12 +61,13 @@ impl Sim {
         state.count += 1;
         let number = state.count;
         let operation = Operation { token, region, buffer: span.buffer, from, into, words, chunk };
-        state.links[self.link].operations.insert(number, operation);
+        let (link, side) = (self.link, self.side);
+        state.links[link].sides[side].operations.insert(number, operation);
         let time = state.now + state.delay();
-        state.at(time, Event::Step { link: self.link, operation: number });
+        state.at(time, Event::Step { link, side, operation: number });
         if state.config.one_sided == OneSided::Emulated {
             let time = state.now + state.links[self.link].limit_ns;
-            state.at(time, Event::Late { link: self.link, operation: number });
+            state.at(time, Event::Late { link, side, operation: number });
         }
         state.chance_of_a_cut(self.link);
         Ok(())
@@ -78,7 +79,7 @@ impl Sim {
         link.cut
             || room
             || !link.sides[self.side].arrived.is_empty()
-            || (self.side == 0 && !link.done.is_empty())
+            || !link.sides[self.side].done.is_empty()
     }
 }
 
@@ -109,11 +110,11 @@ impl Connection for Sim {
     fn deregister(&mut self, buffer: &Buffer) -> Result<(), Error> {
         let id = self.local.deregister(buffer)?.id();
         let mut state = self.network.state();
-        let to = &mut state.links[self.link];
-        let gone: Vec<u64> = to.operations.iter().filter(|(_, o)| o.buffer == id).map(|(n, _)| *n).collect();
+        let own = &mut state.links[self.link].sides[self.side];
+        let gone: Vec<u64> = own.operations.iter().filter(|(_, o)| o.buffer == id).map(|(n, _)| *n).collect();
         for number in gone {
-            if let Some(operation) = to.operations.remove(&number) {
-                to.done.push_back(Completion { token: operation.token, result: Err(Failure::Cancelled) });
+            if let Some(operation) = own.operations.remove(&number) {
+                own.done.push_back(Completion { token: operation.token, result: Err(Failure::Cancelled) });
             }
         }
         Ok(())
@@ -173,11 +174,13 @@ impl Connection for Sim {
         let until = state.now + POLL_NS;
         state.advance(until);
         let link = &mut state.links[self.link];
-        if self.side == 1 || link.done.is_empty() {
-            return if link.cut { Err(Error::PeerDead) } else { Ok(0) };
+        let cut = link.cut;
+        let done = &mut link.sides[self.side].done;
+        if done.is_empty() {
+            return if cut { Err(Error::PeerDead) } else { Ok(0) };
         }
-        let count = link.done.len();
-        completions.extend(link.done.drain(..));
+        let count = done.len();
+        completions.extend(done.drain(..));
         Ok(count)
     }
 

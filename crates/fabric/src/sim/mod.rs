@@ -17,10 +17,7 @@ use crate::handshake::{First, Hello, Welcome};
 use crate::local::Local;
 use crate::setup::{Accepted, ConnectOptions, Connected, Export, Gate, Peer};
 use crate::words::copy_words;
-use crate::{
-    Access, Completion, Connection, Error, Fabric, Failure, Mapping, OneSided, Refusal, RefusalCode,
-    RemoteRegion,
-};
+use crate::{Completion, Connection, Error, Fabric, Failure, Mapping, OneSided, RemoteRegion};
 use connection::Sim;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -78,25 +75,27 @@ struct State {
 }
 
 enum Event {
-    Step { link: usize, operation: u64 },
+    Step { link: usize, side: usize, operation: u64 },
     Arrive { link: usize, side: usize, message: Vec<u8> },
     Cut { link: usize },
-    Late { link: usize, operation: u64 },
+    Late { link: usize, side: usize, operation: u64 },
 }
 
 #[derive(Default)]
 struct Link {
+    /// The connecting side, then the listening one.
     sides: [Side; 2],
-    operations: BTreeMap<u64, Operation>,
-    done: VecDeque<Completion>,
     cut: bool,
+    /// The listening side's agent, if there is one.
     stopped: bool,
     limit_ns: u64,
 }
 
-/// What is coming to one side.
+/// What is coming to one side, and what it has under way.
 #[derive(Default)]
 struct Side {
+    operations: BTreeMap<u64, Operation>,
+    done: VecDeque<Completion>,
     arrived: VecDeque<Vec<u8>>,
     in_flight: usize,
     last_arrival: u64,
@@ -165,30 +164,32 @@ impl State {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Step { link, operation } => self.step(link, operation),
+            Event::Step { link, side, operation } => self.step(link, side, operation),
             Event::Arrive { link, side, message } => {
                 let side = &mut self.links[link].sides[side];
                 side.in_flight -= message.len();
                 side.arrived.push_back(message);
             }
             Event::Cut { link } => self.cut(link),
-            Event::Late { link, operation } => {
-                let to = &mut self.links[link];
-                if let Some(operation) = to.operations.remove(&operation) {
+            Event::Late { link, side, operation } => {
+                let limit_ms = self.links[link].limit_ns / 1_000_000;
+                let of = &mut self.links[link].sides[side];
+                if let Some(operation) = of.operations.remove(&operation) {
                     let agent = format!("the agent of region {} at sim:{link}", operation.region).into();
-                    let result = Err(Failure::TimedOut { agent, limit_ms: to.limit_ns / 1_000_000 });
-                    to.done.push_back(Completion { token: operation.token, result });
+                    let result = Err(Failure::TimedOut { agent, limit_ms });
+                    of.done.push_back(Completion { token: operation.token, result });
                 }
             }
         }
     }
 
-    fn step(&mut self, link: usize, number: u64) {
+    fn step(&mut self, link: usize, side: usize, number: u64) {
         let delay = self.delay();
         let emulated = self.config.one_sided == OneSided::Emulated;
-        let to = &mut self.links[link];
-        let Some(operation) = to.operations.get_mut(&number) else { return };
-        if !(emulated && to.stopped) {
+        let stopped = side == 0 && emulated && self.links[link].stopped;
+        let of = &mut self.links[link].sides[side];
+        let Some(operation) = of.operations.get_mut(&number) else { return };
+        if !stopped {
             for _ in 0..operation.chunk {
                 let Some(word) = operation.words.pop() else { break };
                 let word = word as usize;
@@ -197,24 +198,31 @@ impl State {
             }
             if operation.words.is_empty() {
                 let token = operation.token;
-                to.operations.remove(&number);
-                to.done.push_back(Completion { token, result: Ok(()) });
+                of.operations.remove(&number);
+                of.done.push_back(Completion { token, result: Ok(()) });
                 return;
             }
         }
         let time = self.now + delay;
-        self.at(time, Event::Step { link, operation: number });
+        self.at(time, Event::Step { link, side, operation: number });
     }
 
     fn cut(&mut self, link: usize) {
         let to = &mut self.links[link];
         to.cut = true;
-        for operation in std::mem::take(&mut to.operations).into_values() {
-            to.done.push_back(Completion { token: operation.token, result: Err(Failure::PeerDead) });
+        for side in &mut to.sides {
+            for operation in std::mem::take(&mut side.operations).into_values() {
+                side.done.push_back(Completion { token: operation.token, result: Err(Failure::PeerDead) });
+            }
         }
         let lost = |event: &Event| matches!(event, Event::Arrive { link: at, .. } if *at == link);
         self.what.retain(|_, event| !lost(event));
     }
+}
+
+/// What a side is told of the other's regions.
+fn described(exports: &[Export]) -> Result<Vec<RemoteRegion>, Error> {
+    exports.iter().map(|export| crate::setup::describe(export, 0)).collect()
 }
 
 impl Network {
@@ -268,19 +276,13 @@ impl Network {
         gate: &mut dyn Gate,
     ) -> Result<(Connected, Accepted), Error> {
         let (user, password) = (options.user.clone(), options.password.clone());
-        let hello = Hello { fabric: Fabric::Sim, role: options.role, user, password, blob: Vec::new() };
+        let (fabric, role, regions) = (Fabric::Sim, options.role, described(&options.exports)?);
+        let hello = Hello { fabric, role, user, password, blob: Vec::new(), regions };
         let Some((First::Hello(hello), _)) = First::decode(&hello.encode()?)? else {
             return Err(Error::Protocol("a hello that is none"));
         };
         let grant = gate.admit(&hello, &Peer::default()).map_err(Error::Refused)?;
-        let mut regions = Vec::new();
-        for Export { id, access, memory } in &grant.exports {
-            if *access == Access::ReadWrite && !memory.writable() {
-                let reason = "a region that is mapped for reading".to_owned();
-                return Err(Error::Refused(Refusal { code: RefusalCode::Internal, reason }));
-            }
-            regions.push(RemoteRegion { id: *id, access: *access, length: memory.len(), key: 0, base: 0 });
-        }
+        let regions = described(&grant.exports)?;
         let mut state = self.state();
         state.links.push(Link { limit_ns: options.operation.as_nanos() as u64, ..Link::default() });
         let link = state.links.len() - 1;
@@ -297,7 +299,8 @@ impl Network {
         let mappings = grant.exports.into_iter().map(|e| e.memory).collect();
         let connected =
             Connected { connection: side(0, welcome.regions, mappings), id, incarnation, info: welcome.info };
-        let connection = side(1, Vec::new(), Vec::new());
+        let mappings = options.exports.iter().map(|e| e.memory.clone()).collect();
+        let connection = side(1, hello.regions, mappings);
         let accepted = Accepted { connection, id, user: hello.user, role: hello.role, peer: Peer::default() };
         Ok((connected, accepted))
     }

@@ -6,9 +6,10 @@ use super::stream::Stream;
 use crate::handshake::{Attach, First, Hello, Welcome};
 use crate::net::Deadline;
 use crate::pending::{Heard, Waiting, refuse};
+use crate::setup::{describe, take_regions};
 use crate::{
-    Accepted, Access, Address, ConnectOptions, Connected, Error, Export, Fabric, Gate, ListenOptions, Peer,
-    Refusal, RefusalCode, RemoteRegion, limits,
+    Accepted, Address, ConnectOptions, Connected, Error, Export, Fabric, Gate, ListenOptions, Peer, Refusal,
+    RefusalCode, RemoteRegion, limits,
 };
 use rustix::net::sockopt;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -34,25 +35,52 @@ fn tune(fd: BorrowedFd<'_>) -> Result<(), Error> {
     sockopt::set_tcp_user_timeout(fd, 30_000).map_err(&failed)
 }
 
-/// A connection that was welcomed, and perhaps has yet to attach to the agent.
+/// A further socket of a connection, which the connecting side has yet to attach.
+enum Missing<T> {
+    Nothing,
+    Attach { key: u64, then: T },
+}
+
+/// A connection that was welcomed, and perhaps has yet to attach to this side's agent, or its own to this side.
 struct Half {
     id: u64,
     hello: Hello,
     peer: Peer,
     messages: OwnedFd,
-    key: u64,
-    regions: Vec<Opened>,
+    /// What our agent is to serve.
+    agent: Missing<Vec<Opened>>,
+    seat: Option<Seat>,
+    /// The socket to the peer's agent, which serves what it has handed out.
+    desk: Missing<()>,
+    stream: Option<Stream>,
     deadline: Deadline,
 }
 
 impl Half {
-    fn complete(self, seat: Option<Seat>) -> Result<Accepted, Error> {
+    fn is_whole(&self) -> bool {
+        matches!((&self.agent, &self.desk), (Missing::Nothing, Missing::Nothing))
+    }
+
+    fn complete(self) -> Result<Accepted, Error> {
         let messages = Stream::new(self.messages, Vec::new());
-        // The operations' time limit is for whoever asks; this side is handed no regions.
-        let connection = Tcp::new(Fabric::Tcp, messages, None, seat, Vec::new(), limits::OPERATION)?;
+        let host = self.peer.address.map_or_else(|| "the other side".to_owned(), |at| at.to_string());
+        let desk = self.stream.map(|stream| (stream, host));
+        let regions = self.hello.regions;
+        let connection = Tcp::new(Fabric::Tcp, messages, desk, self.seat, regions, limits::OPERATION)?;
         let (user, role) = (self.hello.user, self.hello.role);
         Ok(Accepted { connection: Box::new(connection), id: self.id, user, role, peer: self.peer })
     }
+}
+
+/// What is handed out, as the peer is told, and as the agent is to open it.
+pub(crate) fn open(exports: Vec<Export>) -> Result<(Vec<RemoteRegion>, Vec<Opened>), Error> {
+    let (mut regions, mut opened) = (Vec::new(), Vec::new());
+    for export in exports {
+        let key = crate::net::secret()?;
+        regions.push(describe(&export, key)?);
+        opened.push(Opened { key, access: export.access, memory: export.memory });
+    }
+    Ok((regions, opened))
 }
 
 /// The port that peers connect to.
@@ -64,6 +92,7 @@ pub(crate) struct Listener {
     incarnation: u64,
     handshake: Duration,
     connections: u64,
+    peer_regions: usize,
 }
 
 impl Listener {
@@ -73,13 +102,14 @@ impl Listener {
         let address = socket.local_addr().map_err(from_std("getsockname"))?;
         let incarnation = if options.incarnation == 0 { crate::net::secret()? } else { options.incarnation };
         Ok(Listener {
-            waiting: Waiting::new(socket.into(), options.handshake)?,
+            waiting: Waiting::new(socket.into(), options.handshake, 0)?,
             address,
             agent: None,
             halves: Vec::new(),
             incarnation,
             handshake: options.handshake,
             connections: 0,
+            peer_regions: options.peer_regions,
         })
     }
 
@@ -93,24 +123,16 @@ impl Listener {
         if self.halves.len() >= limits::PENDING {
             return refused(RefusalCode::Busy, "too many handshakes under way".to_owned());
         }
+        take_regions(&hello, self.peer_regions)?;
         tune(fd.as_fd())?;
         let address = rustix::net::getpeername(fd).ok().flatten().and_then(|a| SocketAddr::try_from(a).ok());
         let peer = Peer { address, process: None };
         let grant = gate.admit(&hello, &peer).map_err(Error::Refused)?;
-        let (mut regions, mut opened) = (Vec::new(), Vec::new());
-        for Export { id, access, memory } in grant.exports {
-            if access == Access::ReadWrite && !memory.writable() {
-                return Err(Error::Unsafe(
-                    "a region that is mapped for reading cannot be exported for writing",
-                ));
-            }
-            let key = crate::net::secret()?;
-            regions.push(RemoteRegion { id, access, length: memory.len(), key, base: 0 });
-            opened.push(Opened { key, access, memory });
-        }
+        let (regions, opened) = open(grant.exports)?;
         self.connections += 1;
-        let (id, key) = (self.connections, crate::net::secret()?);
-        let blob = key.to_le_bytes().to_vec();
+        let id = self.connections;
+        let keys = [crate::net::secret()?, crate::net::secret()?];
+        let blob = keys.map(u64::to_le_bytes).concat();
         let welcome =
             Welcome { connection: id, incarnation: self.incarnation, info: grant.info, blob, regions };
         let frame = welcome.encode()?;
@@ -119,24 +141,43 @@ impl Listener {
             return Err(Error::PeerDead);
         }
         let deadline = Deadline::new("attaching to the agent", self.handshake);
-        Ok(Half { id, hello, peer, messages, key, regions: opened, deadline })
+        let agent = match opened.is_empty() {
+            true => Missing::Nothing,
+            false => Missing::Attach { key: keys[0], then: opened },
+        };
+        let desk = match hello.regions.is_empty() {
+            true => Missing::Nothing,
+            false => Missing::Attach { key: keys[1], then: () },
+        };
+        Ok(Half { id, hello, peer, messages, agent, seat: None, desk, stream: None, deadline })
     }
 
-    /// Seats the second socket of a connection at the agent.
-    fn attach(&mut self, fd: OwnedFd, attach: Attach, rest: Vec<u8>) -> Result<Accepted, Error> {
-        let fits = |half: &Half| half.id == attach.connection && half.key == attach.key;
-        let Some(at) = self.halves.iter().position(fits) else {
-            return Err(Error::Protocol("attached to nothing"));
-        };
+    /// Gives a further socket of a connection its place. The connection, if that was all it lacked.
+    fn attach(&mut self, fd: OwnedFd, attach: Attach, rest: Vec<u8>) -> Result<Option<Accepted>, Error> {
+        const NOTHING: Error = Error::Protocol("attached to nothing");
+        let at = self.halves.iter().position(|half| half.id == attach.connection).ok_or(NOTHING)?;
+        let half = &mut self.halves[at];
         tune(fd.as_fd())?;
-        let mut half = self.halves.swap_remove(at);
-        let agent = match &self.agent {
-            Some(agent) => agent.clone(),
-            None => self.agent.insert(Arc::new(Agent::start()?)).clone(),
-        };
-        let regions = std::mem::take(&mut half.regions);
-        let seat = agent.serve(half.id, Stream::new(fd, rest), regions);
-        half.complete(Some(seat))
+        let stream = Stream::new(fd, rest);
+        match (&half.agent, &half.desk) {
+            (Missing::Attach { key, .. }, _) if *key == attach.key => {
+                let agent = match &self.agent {
+                    Some(agent) => agent.clone(),
+                    None => self.agent.insert(Arc::new(Agent::start()?)).clone(),
+                };
+                let Missing::Attach { then, .. } = std::mem::replace(&mut half.agent, Missing::Nothing)
+                else {
+                    return Err(NOTHING);
+                };
+                half.seat = Some(agent.serve(half.id, stream, then));
+            }
+            (_, Missing::Attach { key, .. }) if *key == attach.key => {
+                half.desk = Missing::Nothing;
+                half.stream = Some(stream);
+            }
+            _ => return Err(NOTHING),
+        }
+        if half.is_whole() { self.halves.swap_remove(at).complete().map(Some) } else { Ok(None) }
     }
 }
 
@@ -152,15 +193,15 @@ impl crate::Listener for Listener {
     fn accept(&mut self, gate: &mut dyn Gate) -> Result<Option<Accepted>, Error> {
         self.waiting.admit_newcomers()?;
         self.halves.retain(|half| !half.deadline.passed());
-        while let Some(Heard { fd, first, rest }) = self.waiting.next()? {
+        while let Some(Heard { fd, first, rest, .. }) = self.waiting.next()? {
             match first {
                 First::Hello(hello) if rest.is_empty() => match self.welcome(&fd, hello, gate) {
-                    Ok(half) if half.regions.is_empty() => return half.complete(None).map(Some),
+                    Ok(half) if half.is_whole() => return half.complete().map(Some),
                     Ok(half) => self.halves.push(half),
                     Err(error) => refuse(fd.as_fd(), &error),
                 },
                 First::Attach(attach) => {
-                    if let Ok(accepted) = self.attach(fd, attach, rest) {
+                    if let Ok(Some(accepted)) = self.attach(fd, attach, rest) {
                         return Ok(Some(accepted));
                     }
                 }
@@ -192,12 +233,14 @@ pub(crate) fn connect(at: &str, options: &ConnectOptions) -> Result<Connected, E
     let deadline = Deadline::new("the handshake", options.handshake);
     let addresses: Vec<SocketAddr> = at.to_socket_addrs().map_err(from_std("looking up the host"))?.collect();
     let (fd, address) = dial(&addresses, &deadline)?;
+    let (regions, opened) = open(options.exports.clone())?;
     let hello = Hello {
         fabric: Fabric::Tcp,
         role: options.role,
         user: options.user.clone(),
         password: options.password.clone(),
         blob: Vec::new(),
+        regions,
     };
     crate::net::send_all(&fd, &hello.encode()?, &deadline)?;
     let mut bytes = Vec::new();
@@ -212,15 +255,21 @@ pub(crate) fn connect(at: &str, options: &ConnectOptions) -> Result<Connected, E
             crate::net::Heard::End => return Err(Error::PeerDead),
         }
     };
-    let desk = if welcome.regions.is_empty() {
-        None
-    } else {
-        let key = welcome.blob.as_slice().try_into().map(u64::from_le_bytes);
-        let key = key.map_err(|_| Error::Protocol("a welcome without a key to the agent"))?;
+    let attach = |key: usize| -> Result<OwnedFd, Error> {
+        let key = welcome.blob.get(8 * key..).and_then(|keys| keys.first_chunk());
+        let key = key.ok_or(Error::Protocol("a welcome without the keys to attach"))?;
         let (fd, _) = dial(&[address], &deadline)?;
-        let attach = Attach { connection: welcome.connection, key };
+        let attach = Attach { connection: welcome.connection, key: u64::from_le_bytes(*key) };
         crate::net::send_all(&fd, &attach.encode(), &deadline)?;
-        Some((Stream::new(fd, Vec::new()), address.to_string()))
+        Ok(fd)
+    };
+    let desk = match welcome.regions.is_empty() {
+        true => None,
+        false => Some((Stream::new(attach(0)?, Vec::new()), address.to_string())),
+    };
+    let seat = match opened.is_empty() {
+        true => None,
+        false => Some(Arc::new(Agent::start()?).serve(1, Stream::new(attach(1)?, Vec::new()), opened)),
     };
     let messages = Stream::new(fd, bytes.split_off(used));
     Ok(Connected {
@@ -228,7 +277,7 @@ pub(crate) fn connect(at: &str, options: &ConnectOptions) -> Result<Connected, E
             Fabric::Tcp,
             messages,
             desk,
-            None,
+            seat,
             welcome.regions,
             options.operation,
         )?),

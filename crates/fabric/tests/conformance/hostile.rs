@@ -33,7 +33,7 @@ fn dial(address: &Address) -> Box<dyn Socket> {
 
 fn hello(fabric: Fabric, password: &[u8]) -> Hello {
     let (user, password) = (b"default".to_vec(), password.to_vec());
-    Hello { fabric, role: Role::Client, user, password, blob: Vec::new() }
+    Hello { fabric, role: Role::Client, user, password, blob: Vec::new(), regions: Vec::new() }
 }
 
 /// Serves the listener until the other thread is done; who came in.

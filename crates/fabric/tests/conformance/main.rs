@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 mod hostile;
+mod peers_regions;
 mod processes;
 mod shared;
 mod suite;
@@ -44,6 +45,19 @@ macro_rules! all {
     };
 }
 
+/// Regions that the connecting side hands out.
+macro_rules! all_peers_regions {
+    ($name:ident, $world:expr) => {
+        suite! { $name, peers_regions, $world,
+            the_listening_side_reads_and_writes_what_it_was_handed
+            both_sides_hand_out_regions_at_once
+            what_their_table_excludes_is_refused_at_once
+            a_listener_that_takes_none_refuses_who_has_some
+            a_killed_process_ends_what_is_under_way_on_its_regions
+        }
+    };
+}
+
 /// What needs another process.
 macro_rules! all_processes {
     ($name:ident, $world:expr) => {
@@ -76,6 +90,11 @@ all!(shm, World::new(Fabric::Shm));
 all!(tcp, World::new(Fabric::Tcp));
 all_processes!(shm_processes, World::new(Fabric::Shm));
 all_processes!(tcp_processes, World::new(Fabric::Tcp));
+all_peers_regions!(shm_peers_regions, World::new(Fabric::Shm));
+all_peers_regions!(tcp_peers_regions, World::new(Fabric::Tcp));
+all_peers_regions!(verbs_peers_regions, World::new(Fabric::Verbs));
+all_peers_regions!(rdma_peers_regions, World::new(Fabric::Rdma));
+all_peers_regions!(sim_peers_regions, World::new(Fabric::Sim));
 all!(sim, World::new(Fabric::Sim));
 all!(sim_emulated, World { one_sided: OneSided::Emulated, ..World::new(Fabric::Sim) });
 all!(rdma, World::new(Fabric::Rdma));

@@ -10,12 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(30);
+pub const LONG: Duration = Duration::from_secs(30);
 const ROLE: &str = "KINTSUGI_FABRIC_ROLE";
 const WHERE: &str = "KINTSUGI_FABRIC_ADDRESS";
 
 /// A process that dies with its handle.
-struct Process {
+pub struct Process {
     child: Child,
     /// What it says on its standard output, from `say`.
     said: std::sync::mpsc::Receiver<String>,
@@ -24,7 +24,7 @@ struct Process {
 const SAY: &str = "child says: ";
 
 impl Process {
-    fn start(role: &str, address: &str) -> Process {
+    pub fn start(role: &str, address: &str) -> Process {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
@@ -46,11 +46,11 @@ impl Process {
     fn hear(&self) -> String {
         self.said.recv_timeout(LONG).expect("the other process has something to say")
     }
-    fn signal(&self, signal: rustix::process::Signal) {
+    pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
     }
-    fn stop(&self) {
+    pub fn stop(&self) {
         self.signal(rustix::process::Signal::STOP);
         let stat = format!("/proc/{}/stat", self.child.id());
         while !std::fs::read_to_string(&stat).unwrap().rsplit(')').next().unwrap().starts_with(" T") {
@@ -73,6 +73,7 @@ pub fn child() {
     match role.as_str() {
         "target" => target(&address.parse().unwrap()),
         "chatterer" => chatterer(&address.parse().unwrap()),
+        "exporter" => crate::peers_regions::exporter(&address.parse().unwrap()),
         "leaks" => leaks(&address),
         other => panic!("no role {other}"),
     }
@@ -250,7 +251,11 @@ fn back_to(before: (usize, usize)) {
 fn leaks(fabric: &str) {
     let world = World::new(format!("{fabric}:127.0.0.1:1").parse::<Address>().unwrap().fabric());
     let round = |i: usize| {
-        let mut pair = world.pair();
+        // Half of them with regions of both sides.
+        let mut pair = match i % 4 {
+            0 | 1 => world.pair(),
+            _ => world.pair_the_other_way(World::exports().0),
+        };
         let buffer = pair.client.connection.register(8192).unwrap();
         pair.client.connection.send(&vec![1; i * 9000]).unwrap();
         pair.client.connection.read(READ, 0, buffer.span(0, 8192), 1).unwrap();

@@ -94,6 +94,7 @@ impl World {
         let options = ListenOptions {
             ring_bytes: self.ring_bytes,
             handshake: Duration::from_secs(30),
+            peer_regions: 2,
             ..Default::default()
         };
         listen(address, &options).unwrap()
@@ -113,13 +114,29 @@ impl World {
     /// A connected pair in this process.
     pub fn pair(&self) -> Pair {
         let (exports, read, write) = World::exports();
+        self.pair_with(options(), exports, read, write)
+    }
+
+    /// A pair whose connecting side hands out the regions; the listening side hands out `exports`.
+    pub fn pair_the_other_way(&self, exports: Vec<Export>) -> Pair {
+        let (own, read, write) = World::exports();
+        self.pair_with(ConnectOptions { exports: own, ..options() }, exports, read, write)
+    }
+
+    fn pair_with(
+        &self,
+        options: ConnectOptions,
+        exports: Vec<Export>,
+        read: Arc<Mapping>,
+        write: Arc<Mapping>,
+    ) -> Pair {
         if self.fabric == Fabric::Sim {
-            let (client, server) = self.network().connect(&options(), &mut gate(exports)).unwrap();
+            let (client, server) = self.network().connect(&options, &mut gate(exports)).unwrap();
             return Pair { client, server, read, write, _listener: None };
         }
         let mut listener = self.listen();
         let address = listener.address();
-        let client = std::thread::spawn(move || connect(&address, &options()));
+        let client = std::thread::spawn(move || connect(&address, &options));
         let server = accept(&mut *listener, exports);
         let client = client.join().unwrap().unwrap();
         Pair { client, server, read, write, _listener: Some(listener) }
