@@ -21,7 +21,10 @@ mod error;
 mod grow;
 mod heap;
 mod index;
+mod large_pages;
 pub mod layout;
+#[cfg(not(loom))]
+mod mapping;
 mod owner;
 mod pages;
 mod reader;
@@ -35,6 +38,7 @@ mod walk;
 pub use batch::{Get, read_many};
 pub use cell::{CellView, NewCell};
 pub use error::{Busy, Error};
+pub use large_pages::LargePage;
 pub use layout::{Kind, Ref, Table};
 pub use owner::{Arena, Config, Memory};
 pub use reader::{Answer, Reader, Seen, TRIES, Witness};

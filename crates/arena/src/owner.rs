@@ -81,6 +81,8 @@ pub struct Arena {
     pub(crate) spare: Vec<u64>,
     pub(crate) scratch: Vec<(u64, u64)>,
     pub(crate) initial_code: u64,
+    /// Parts of the region that have been offered as large pages.
+    pub(crate) large_pages: u64,
 }
 
 impl Arena {
@@ -114,6 +116,7 @@ impl Arena {
             spare: Vec::new(),
             scratch: Vec::new(),
             initial_code,
+            large_pages: 0,
         };
         let buckets = Array::new(0, initial_code, 0).bytes();
         let array = arena.heap.take_array(&arena.region, buckets).ok_or(Error::OutOfMemory)?;

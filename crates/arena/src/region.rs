@@ -5,9 +5,15 @@
 
 use crate::Error;
 use crate::sync::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use crate::{large_pages::LARGE_PAGE, mapping};
 use std::os::fd::BorrowedFd;
 #[cfg(not(loom))]
-use std::{os::fd::OwnedFd, ptr::NonNull};
+#[cfg(not(loom))]
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    ptr::NonNull,
+};
 
 /// A mapped region. Shared by the owner and its readers; unmapped when the last is gone.
 pub(crate) struct Region {
@@ -24,10 +30,6 @@ pub(crate) struct Region {
     #[cfg(not(loom))]
     pinned: std::sync::atomic::AtomicBool,
 }
-
-/// So much of a region is in ordinary pages, so that a small one takes no more than it uses.
-#[cfg(not(loom))]
-const SMALL: u64 = 4 << 20;
 
 #[cfg(not(loom))]
 enum Backing {
@@ -65,6 +67,9 @@ impl Region {
         None
     }
     pub fn prefetch(&self, _offset: u64) {}
+    pub fn collapse(&self, _offset: u64, _count: u64) -> bool {
+        false
+    }
 }
 
 #[cfg(not(loom))]
@@ -72,37 +77,25 @@ impl Region {
     /// A region in a memfd, sparse: it costs address space until it is written.
     pub fn memfd(bytes: u64) -> Result<Region, Error> {
         use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-        use rustix::mm::{MapFlags, ProtFlags, mmap};
-        let length = usize::try_from(bytes).map_err(|_| Error::TooLarge)?;
+        use rustix::mm::ProtFlags;
         let fd = memfd_create("kintsugi-region", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&fd, bytes)?;
-        // SAFETY: a fresh mapping of a file that is nobody else's, at an address that the kernel picks.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                length,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE,
-                &fd,
-                0,
-            )?
-        };
+        let base = mapping::map(fd.as_fd(), bytes, ProtFlags::READ | ProtFlags::WRITE)?;
         // Nobody can shrink the file under the mapping (a read would be a SIGBUS), nor map it for writing from now on.
         // Kernels before 5.1 lack the last one; the region works without it.
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
         let _ = fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE);
-        // Large pages, where the system grants them, once a region is large: they save most of the address translation.
-        if bytes > SMALL {
+        // Large pages at once, where the system grants them, but not at the start: a small region takes no more than it uses.
+        if bytes > LARGE_PAGE {
             // SAFETY: the range is within the fresh mapping; the advice changes no content.
             let _ = unsafe {
                 rustix::mm::madvise(
-                    base.cast::<u8>().add(SMALL as usize).cast(),
-                    (bytes - SMALL) as usize,
+                    base.as_ptr().cast::<u8>().add(LARGE_PAGE as usize).cast(),
+                    (bytes - LARGE_PAGE) as usize,
                     rustix::mm::Advice::LinuxHugepage,
                 )
             };
         }
-        let base = NonNull::new(base.cast()).ok_or(Error::OutOfMemory)?;
         Ok(Region {
             base,
             bytes,
@@ -119,18 +112,13 @@ impl Region {
     /// would be a SIGBUS.
     pub fn map(fd: BorrowedFd<'_>, bytes: u64) -> Result<Region, Error> {
         use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
-        use rustix::mm::{MapFlags, ProtFlags, mmap};
-        let length = usize::try_from(bytes).map_err(|_| Error::TooLarge)?;
         let sealed = fcntl_get_seals(fd).is_ok_and(|s| s.contains(SealFlags::SHRINK));
         let there = u64::try_from(fstat(fd)?.st_size).unwrap_or(0);
         if !sealed || bytes == 0 || bytes > there || !bytes.is_multiple_of(8) {
             return Err(Error::Foreign);
         }
         let fd = fd.try_clone_to_owned().map_err(|_| Error::Foreign)?;
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping at an address that the kernel picks, of a file that cannot become shorter.
-        let base = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, flags, &fd, 0)? };
-        let base = NonNull::new(base.cast()).ok_or(Error::OutOfMemory)?;
+        let base = mapping::map(fd.as_fd(), bytes, rustix::mm::ProtFlags::READ)?;
         Ok(Region {
             base,
             bytes,
@@ -216,9 +204,14 @@ impl Region {
         }
     }
 
+    /// Has the system put the pages of a range into large ones, for everybody who maps the file; whether it did.
+    pub fn collapse(&self, offset: u64, count: u64) -> bool {
+        let range = self.try_words(offset, (count / 8) as usize);
+        matches!(self.backing, Backing::Memfd(_)) && range.is_some_and(mapping::collapse)
+    }
+
     /// The file behind the region, if there is one.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        use std::os::fd::AsFd;
         match &self.backing {
             Backing::Memfd(fd) => Some(fd.as_fd()),
             Backing::Heap => None,

@@ -8,6 +8,7 @@
 //!     front     commands that need no shard (PING, CLIENT, CONFIG, INFO …)
 //!     native    connections over a fabric, whose clients coordinate transactions themselves
 //!     owner     the shards s with s % T == t
+//!   pages       a thread that has the kernel make large pages of what is in use
 //!   udp         one more thread: datagrams to requests of a connection of its own, replies to answers
 //!     mailbox   batches of calls, replies and letters to and from other threads
 //! ```
@@ -162,13 +163,23 @@ impl Server {
         let ready = Arc::new(Barrier::new(threads));
         let (started, results) = mpsc::channel();
         let mut listeners = Some(listeners);
-        let mut handles = Vec::with_capacity(threads);
+        let mut handles = Vec::with_capacity(threads + 2);
+        let pages = if shared.config().large_pages {
+            let (offered, pages) = mpsc::channel::<kintsugidb_arena::LargePage>();
+            let thread = std::thread::Builder::new().name("kintsugi-pages".into());
+            // It ends with the last thread that has pages to offer.
+            handles.push(thread.spawn(move || pages.iter().for_each(make_large))?);
+            Some(offered)
+        } else {
+            None
+        };
         for me in 0..threads {
             let mine = listeners.take().unwrap_or_default();
-            let (shared, ready, started) = (shared.clone(), ready.clone(), started.clone());
+            let (shared, ready, started, pages) =
+                (shared.clone(), ready.clone(), started.clone(), pages.clone());
             let thread = std::thread::Builder::new().name(format!("kintsugi-{me}"));
             handles.push(thread.spawn(move || {
-                let worker = worker::Worker::new(me, shared, mine, seed);
+                let worker = worker::Worker::new(me, shared, mine, seed, pages);
                 ready.wait();
                 match worker {
                     Ok(mut w) => {
@@ -228,6 +239,16 @@ impl Server {
             let _ = std::fs::remove_file(path);
         }
         ended.iter().all(Result::is_ok)
+    }
+}
+
+/// Makes a large page, in up to three attempts: pages may be in somebody's hands for a moment.
+fn make_large(page: kintsugidb_arena::LargePage) {
+    for _ in 0..3 {
+        if page.make() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

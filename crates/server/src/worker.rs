@@ -19,6 +19,7 @@ use crate::{
     stats::Stats,
     txn::InHand,
 };
+use kintsugidb_arena::LargePage;
 use kintsugidb_engine::PointReader;
 use kintsugidb_ramp::{
     Coordinator,
@@ -28,7 +29,7 @@ use kintsugidb_wire::Limits;
 use std::{
     collections::{HashMap, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, atomic::Ordering, mpsc::Sender},
     time::{Duration, Instant},
 };
 
@@ -85,10 +86,18 @@ pub(crate) struct Worker {
     /// Mail or a native connection's message has come since the last turn.
     pub has_worked: bool,
     pub random: u64,
+    /// Who makes large pages, if they are wanted.
+    pub pages: Option<Sender<LargePage>>,
 }
 
 impl Worker {
-    pub fn new(me: usize, shared: Arc<Shared>, listeners: Listeners, seed: u64) -> std::io::Result<Self> {
+    pub fn new(
+        me: usize,
+        shared: Arc<Shared>,
+        listeners: Listeners,
+        seed: u64,
+        pages: Option<Sender<LargePage>>,
+    ) -> std::io::Result<Self> {
         let config = shared.config();
         let poller = Poller::new()?;
         poller.add(&shared.mailboxes[me].bell, BELL)?;
@@ -125,6 +134,7 @@ impl Worker {
             polls: 0,
             has_worked: false,
             random: seed ^ (me as u64) << 32 | 1,
+            pages,
             config,
             shared,
         };
@@ -320,6 +330,12 @@ impl Worker {
             let shard = usize::from(p.id());
             let full = limit.is_some_and(|l| p.shard.memory().used as u64 >= l);
             self.shared.full_shards[shard].store(full, Ordering::Relaxed);
+            if let Some(pages) = &self.pages
+                && let Some(page) = p.shard.next_large_page()
+            {
+                // Gone if the server stops.
+                let _ = pages.send(page);
+            }
             self.route_owned(shard);
         }
         self.work_off();

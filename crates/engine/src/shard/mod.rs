@@ -194,6 +194,11 @@ impl Shard {
         self.arena.set_limit(limit);
     }
 
+    /// The next part of the region that has become worth a large page.
+    pub fn next_large_page(&mut self) -> Option<kintsugidb_arena::LargePage> {
+        self.arena.next_large_page()
+    }
+
     /// Housekeeping with bounded work: removes keys whose time has come, frees what deleted collections held, recycles cells.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
