@@ -48,7 +48,7 @@ module kintsugi_top #(
     input  logic [              PORTS-1:0] m_axi_rvalid_i,
     output logic [              PORTS-1:0] m_axi_rready_o,
     input  logic [      PORTS*ID_BITS-1:0] m_axi_rid_i,
-    input  logic [           PORTS*64-1:0] m_axi_rdata_i,
+    input  logic [          PORTS*256-1:0] m_axi_rdata_i,
     input  logic [              PORTS-1:0] m_axi_rlast_i,
     output logic [              PORTS-1:0] m_axi_awvalid_o,
     input  logic [              PORTS-1:0] m_axi_awready_i,
@@ -57,8 +57,8 @@ module kintsugi_top #(
     output logic [            PORTS*8-1:0] m_axi_awlen_o,
     output logic [              PORTS-1:0] m_axi_wvalid_o,
     input  logic [              PORTS-1:0] m_axi_wready_i,
-    output logic [           PORTS*64-1:0] m_axi_wdata_o,
-    output logic [            PORTS*8-1:0] m_axi_wstrb_o,
+    output logic [          PORTS*256-1:0] m_axi_wdata_o,
+    output logic [           PORTS*32-1:0] m_axi_wstrb_o,
     output logic [              PORTS-1:0] m_axi_wlast_o,
     input  logic [              PORTS-1:0] m_axi_bvalid_i,
     output logic [              PORTS-1:0] m_axi_bready_o,
@@ -67,10 +67,11 @@ module kintsugi_top #(
     output logic [                  639:0] counters_o
 );
   logic req_valid, req_ready, req_last, ans_valid, ans_ready, ans_last;
-  logic [63:0] req_data, ans_data;
+  logic [255:0] req_data, ans_data;
+  logic [3:0] req_words;
   logic [15:0] req_tag;
   logic [16:0] ans_tag;
-  logic [ 7:0] ans_keep;
+  logic [31:0] ans_keep;
 
   // What STATS counts as dropped below the datagram: broken, IPv4, UDP or ICMP, no room.
   logic [31:0] below_q;
@@ -99,11 +100,13 @@ module kintsugi_top #(
       .core_valid_o(req_valid),
       .core_ready_i(req_ready),
       .core_data_o (req_data),
+      .core_keep_o (req_words),
       .core_last_o (req_last),
       .core_tag_o  (req_tag),
       .core_valid_i(ans_valid),
       .core_ready_o(ans_ready),
       .core_data_i (ans_data),
+      .core_keep_i ({ans_keep[24], ans_keep[16], ans_keep[8], ans_keep[0]}),
       .core_last_i (ans_last),
       .core_tag_i  (ans_tag),
       .counters_o
@@ -125,7 +128,7 @@ module kintsugi_top #(
       .s_axis_tvalid_i(req_valid),
       .s_axis_tready_o(req_ready),
       .s_axis_tdata_i (req_data),
-      .s_axis_tkeep_i (8'hff),
+      .s_axis_tkeep_i ({{8{req_words[3]}}, {8{req_words[2]}}, {8{req_words[1]}}, {8{req_words[0]}}}),
       .s_axis_tlast_i (req_last),
       .s_axis_tuser_i (req_tag),
       .m_axis_tvalid_o(ans_valid),
@@ -166,7 +169,7 @@ module kintsugi_top #(
     if (rst_ni) begin
       // The network side has dropped what is no request, so the core has no cause to.
       a_core_drops_nothing : assert (!ans_valid || !ans_tag[16]);
-      a_answers_are_whole_beats : assert (!ans_valid || ans_keep == 8'hff);
+      a_answers_are_whole_words : assert (!ans_valid || (ans_keep[0] && (ans_last || &ans_keep)));
     end
 `endif
 endmodule

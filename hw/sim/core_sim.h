@@ -34,7 +34,7 @@ constexpr int clog2(int n) { return n <= 2 ? 1 : 1 + clog2((n + 1) / 2); }
 struct CoreSim {
     // the parameters of the build (tb/core/build.py)
     static constexpr int N = CORE_CONTEXTS, P = CORE_PORTS, AB = CORE_ADDR_BITS + 6;
-    static constexpr int IB = clog2(N);
+    static constexpr int IB = clog2(N), Beat = Dram::Beat;
     std::unique_ptr<VerilatedContext> ctx{new VerilatedContext};
     std::unique_ptr<Vkintsugi_core> v{new Vkintsugi_core{ctx.get()}};
     Dram dram;
@@ -64,13 +64,12 @@ struct CoreSim {
         if (!v->s_axis_tvalid_i && !in.empty() && !gap()) {
             auto& p = in.front();
             size_t left = p.data.size() - in_pos;
-            size_t n = left < 8 ? left : 8;
-            uint64_t d = 0;
-            memcpy(&d, p.data.data() + in_pos, n);
+            size_t n = left < Beat ? left : Beat;
+            for (int i = 0; i < Beat / 4; i++) v->s_axis_tdata_i[i] = 0xa5a5a5a5;  // what is not kept is anything
+            memcpy(v->s_axis_tdata_i.data(), p.data.data() + in_pos, n);
             v->s_axis_tvalid_i = 1;
-            v->s_axis_tdata_i = d;
-            v->s_axis_tkeep_i = n == 8 ? 255 : (1 << n) - 1;
-            v->s_axis_tlast_i = left <= 8;
+            v->s_axis_tkeep_i = n == Beat ? ~0u : (1u << n) - 1;
+            v->s_axis_tlast_i = left <= Beat;
             v->s_axis_tuser_i = p.tag;
         }
         v->m_axis_tready_i = !stall();
@@ -82,7 +81,7 @@ struct CoreSim {
             if (rsent[p]) {
                 auto& r = dram.ports[p].reads[c];
                 put(v->m_axi_rid_i, p * IB, IB, r.id);
-                put(v->m_axi_rdata_i, p * 64, 64, dram.mem.at(r.addr / 8 + r.sent));
+                for (int i = 0; i < Beat / 8; i++) put(v->m_axi_rdata_i, p * 256 + 64 * i, 64, dram.mem.at(r.addr / 8 + r.sent * (Beat / 8) + i));
                 put(v->m_axi_rlast_i, p, 1, r.sent + 1 == r.beats);
             }
             bsent[p] = dram.b_ready(p);
@@ -102,7 +101,7 @@ struct CoreSim {
         if (took) {
             auto& p = in.front();
             if (in_pos == 0 && on_first) on_first(p.tag, cycle);
-            in_pos += 8;
+            in_pos += Beat;
             if (v->s_axis_tlast_i) {
                 if (on_sent) on_sent(p.tag, cycle);
                 in.pop_front();
@@ -111,8 +110,8 @@ struct CoreSim {
         }
         if (v->m_axis_tvalid_o && v->m_axis_tready_i) {
             if (out.data.empty()) { out.first = cycle; out.tag = v->m_axis_tuser_o & 0xffff; out.drop = v->m_axis_tuser_o >> 16 & 1; }
-            uint64_t d = v->m_axis_tdata_o;
-            out.data.insert(out.data.end(), (uint8_t*)&d, (uint8_t*)&d + 8);
+            auto d = (const uint8_t*)v->m_axis_tdata_o.data();
+            for (int i = 0; i < Beat; i += 8) if (out.drop ? i == 0 : v->m_axis_tkeep_o >> i & 1) out.data.insert(out.data.end(), d + i, d + i + 8);
             if (v->m_axis_tlast_o) {
                 out.last = cycle;
                 Answer a = std::move(out);
@@ -123,7 +122,11 @@ struct CoreSim {
         for (int p = 0; p < P; p++) {
             if (rsent[p]) dram.r_pop(p);
             if (bsent[p]) dram.ports[p].b.pop_front();
-            if ((v->m_axi_wvalid_o >> p & 1) && wr[p]) dram.w(p, bits(v->m_axi_wdata_o, p * 64, 64), bits(v->m_axi_wstrb_o, p * 8, 8));
+            if ((v->m_axi_wvalid_o >> p & 1) && wr[p]) {
+                uint64_t d[Beat / 8];
+                for (int i = 0; i < Beat / 8; i++) d[i] = bits(v->m_axi_wdata_o, p * 256 + 64 * i, 64);
+                dram.w(p, d, bits(v->m_axi_wstrb_o, p * 32, 32));
+            }
             if ((v->m_axi_arvalid_o >> p & 1) && arr[p]) dram.ar(p, bits(v->m_axi_arid_o, p * IB, IB), bits(v->m_axi_araddr_o, p * AB, AB), bits(v->m_axi_arlen_o, p * 8, 8));
             if ((v->m_axi_awvalid_o >> p & 1) && awr[p]) dram.aw(p, bits(v->m_axi_awid_o, p * IB, IB), bits(v->m_axi_awaddr_o, p * AB, AB), bits(v->m_axi_awlen_o, p * 8, 8));
         }

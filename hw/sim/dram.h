@@ -10,6 +10,7 @@
 // is not modelled: ranks, command bus contention, row hits.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -33,7 +34,8 @@ inline DramTiming dram_preset(const std::string& name, double ctrl_ns) {
 }
 
 struct Dram {
-    struct Read { int id, beats, sent; uint64_t addr; double ready; };
+    static constexpr int Beat = 32;  // bytes of an AXI beat
+    struct Read { int id, beats, sent; uint64_t addr; std::vector<double> ready; };  // ready: line by line
     struct Write { int id, left; uint64_t addr; };
     struct Port { std::vector<Read> reads; std::deque<Write> aw; std::deque<std::pair<int, double>> b; int cur = -1; };
 
@@ -68,17 +70,18 @@ struct Dram {
         start = std::max(start, bank_free[bank]);
         // earliest activation that tRRD and tFAW allow, earliest gap on the data bus: other banks' accesses may be overtaken
         double len = t.burst + (write ? (t.wtr + t.cl) / 8 : 0);
+        constexpr double Past = 1e-3;  // ns: a start is past what it waited for, whatever the rounding
         for (bool moved = true; moved;) {
             moved = false;
             int window = 0;
             double oldest = 1e18;
             for (double a : acts) {
-                if (a > start - t.rrd && a < start + t.rrd) { start = a + t.rrd; moved = true; }
+                if (a > start - t.rrd && a < start + t.rrd) { start = a + t.rrd + Past; moved = true; }
                 if (a > start - t.faw && a <= start) { window++; oldest = std::min(oldest, a); }
             }
-            if (window >= 4) { start = std::max(start, oldest + t.faw); moved = true; }
+            if (window >= 4) { start = std::max(start, oldest + t.faw + Past); moved = true; }
             for (double b : bus)
-                if (start + t.rcd + t.cl < b + len && b < start + t.rcd + t.cl + len) { start = b + len - t.rcd - t.cl + 1e-3; moved = true; }
+                if (start + t.rcd + t.cl < b + len && b < start + t.rcd + t.cl + len) { start = b + len - t.rcd - t.cl + Past; moved = true; }
         }
         double data = start + t.rcd + t.cl;
         acts.push_back(start);
@@ -92,13 +95,8 @@ struct Dram {
     }
     void ar(int port, int id, uint64_t addr, int len) {
         reads++;
-        Read r{id, len + 1, 0, addr, 0};
-        double ready = 0;
-        for (uint64_t a = addr & ~63ull; a < addr + 8ull * (len + 1); a += 64) {
-            double done = access(a, false);
-            if (!ready) ready = done;  // lines behind the first come faster than the port takes them
-        }
-        r.ready = ready;
+        Read r{id, len + 1, 0, addr, {}};
+        for (uint64_t a = addr & ~63ull; a < addr + uint64_t(Beat) * (len + 1); a += 64) r.ready.push_back(access(a, false));
         ports[port].reads.push_back(r);
     }
     bool aw_room(int port) { return ports[port].aw.size() < 4; }
@@ -107,31 +105,32 @@ struct Dram {
         ports[port].aw.push_back({id, len + 1, addr});
     }
     bool w_room(int port) { return busy_until < now + 400 && !ports[port].aw.empty(); }
-    void w(int port, uint64_t data, uint8_t strb) {
+    void w(int port, const uint64_t* data, uint32_t strb) {
         auto& p = ports[port];
         auto& f = p.aw.front();
-        uint64_t m = 0;
-        for (int i = 0; i < 8; i++) if (strb >> i & 1) m |= 0xffull << i * 8;
-        auto& word = mem.at(f.addr / 8);
-        if (!lose_one_in || rand() % lose_one_in) word = (word & ~m) | (data & m);
-        bool first = true;
-        if ((f.addr & 63) == 56 || f.left == 1) first = true; else first = false;
-        if (first) access(f.addr & ~63ull, true);
-        f.addr += 8;
+        for (int k = 0; k < Beat / 8; k++) {
+            uint64_t m = 0;
+            for (int i = 0; i < 8; i++) if (strb >> (8 * k + i) & 1) m |= 0xffull << i * 8;
+            auto& word = mem.at(f.addr / 8 + k);
+            if (m && (!lose_one_in || rand() % lose_one_in)) word = (word & ~m) | (data[k] & m);
+        }
+        if ((f.addr & 63) == 64 - Beat || f.left == 1) access(f.addr & ~63ull, true);  // a line is whole
+        f.addr += Beat;
         if (--f.left == 0) {
             double extra = t.fixed_clocks == -2 ? rand() % 40 * clk_ns : t.fixed_clocks >= 0 ? clk_ns : t.ctrl / 2;
             p.b.push_back({f.id, now + extra});
             p.aw.pop_front();
         }
     }
-    // the burst that sends in this clock, or -1
+    // the burst that sends in this clock, or -1. A burst that has begun keeps the port, also while it waits for its next line.
     int r_pick(int port) {
         auto& p = ports[port];
-        if (p.cur >= 0) return p.cur;
-        int best = -1;
-        for (size_t i = 0; i < p.reads.size(); i++)
-            if (p.reads[i].ready <= now && (best < 0 || p.reads[i].ready < p.reads[best].ready)) best = i;
-        return p.cur = best;
+        if (p.cur < 0)
+            for (size_t i = 0; i < p.reads.size(); i++)
+                if (p.reads[i].ready[0] <= now && (p.cur < 0 || p.reads[i].ready[0] < p.reads[p.cur].ready[0])) p.cur = i;
+        if (p.cur < 0) return -1;
+        auto& r = p.reads[p.cur];
+        return r.ready[((r.addr & 63) + uint64_t(r.sent) * Beat) / 64] <= now ? p.cur : -1;
     }
     void r_pop(int port) {
         auto& p = ports[port];
@@ -141,5 +140,7 @@ struct Dram {
         }
     }
     bool b_ready(int port) { return !ports[port].b.empty() && ports[port].b.front().second <= now; }
+    // is a refresh to be met by what is asked within so many ns, or was there one as long ago
+    bool refresh_within(double ns) { return t.refi > 0 && (std::fmod(now, t.refi) > t.refi - ns || std::fmod(now, t.refi) < ns); }
     void tick() { now += clk_ns; }
 };

@@ -30,7 +30,7 @@ constexpr int clog2(int n) { return n <= 2 ? 1 : 1 + clog2((n + 1) / 2); }
 
 struct TopSim {
     // The parameters of the build (net.mk).
-    static constexpr int N = TOP_CONTEXTS, P = TOP_PORTS, AB = TOP_ADDR_BITS + 6, IB = clog2(N);
+    static constexpr int N = TOP_CONTEXTS, P = TOP_PORTS, AB = TOP_ADDR_BITS + 6, IB = clog2(N), Beat = Dram::Beat;
     static constexpr double ClockNs = 6.4;
     std::unique_ptr<VerilatedContext> ctx{new VerilatedContext};
     std::unique_ptr<Vkintsugi_top> v{new Vkintsugi_top{ctx.get()}};
@@ -116,7 +116,7 @@ private:
             if (r[p]) {
                 auto& q = dram.ports[p].reads[c];
                 put(v->m_axi_rid_i, p * IB, IB, q.id);
-                put(v->m_axi_rdata_i, p * 64, 64, dram.mem.at(q.addr / 8 + q.sent));
+                for (int i = 0; i < Beat / 8; i++) put(v->m_axi_rdata_i, p * 256 + 64 * i, 64, dram.mem.at(q.addr / 8 + q.sent * (Beat / 8) + i));
                 put(v->m_axi_rlast_i, p, 1, q.sent + 1 == q.beats);
             }
             b[p] = dram.b_ready(p);
@@ -134,7 +134,11 @@ private:
         for (int p = 0; p < P; p++) {
             if (r[p] && (v->m_axi_rready_o >> p & 1)) dram.r_pop(p);
             if (b[p] && (v->m_axi_bready_o >> p & 1)) dram.ports[p].b.pop_front();
-            if (w[p] && (v->m_axi_wvalid_o >> p & 1)) dram.w(p, bits(v->m_axi_wdata_o, p * 64, 64), bits(v->m_axi_wstrb_o, p * 8, 8));
+            if (w[p] && (v->m_axi_wvalid_o >> p & 1)) {
+                uint64_t d[Beat / 8];
+                for (int i = 0; i < Beat / 8; i++) d[i] = bits(v->m_axi_wdata_o, p * 256 + 64 * i, 64);
+                dram.w(p, d, bits(v->m_axi_wstrb_o, p * 32, 32));
+            }
             if (ar[p] && (v->m_axi_arvalid_o >> p & 1))
                 dram.ar(p, bits(v->m_axi_arid_o, p * IB, IB), bits(v->m_axi_araddr_o, p * AB, AB), bits(v->m_axi_arlen_o, p * 8, 8));
             if (aw[p] && (v->m_axi_awvalid_o >> p & 1))

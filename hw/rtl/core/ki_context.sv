@@ -8,6 +8,9 @@
 //                         1 links {prev 32, next 32}; sorted set: the number of the order directory
 //                         2 key, subkey, value: the body of the request that wrote it, word by word
 //
+// Four words are a beat: of the queue, the cell's buffer, memory and the answer. A request's body is kept in the words in which its cell
+// would have it (from 2 on), so that request and cell are compared, and written, beat by beat without shifting.
+//
 //   STRING       index: key -> cell
 //   LIST         index: key -> head cell. A ring: head.prev is the tail, so both ends are one or two reads away
 //   HASH, SET    index: key+subkey -> cell, and key -> one cell of the ring of all members
@@ -37,9 +40,9 @@ module ki_context #(
     input  logic                 desc_valid_i,
     input  logic [DESC_BITS-1:0] desc_i,        // {op klen slen vlen id tag hk hi err drop pre}
     output logic                 desc_full_o,
-    input  logic                 body_valid_i,  // words of the newest descriptor, in order
-    input  logic [          5:0] body_idx_i,
-    input  logic [         63:0] body_data_i,
+    input  logic                 body_valid_i,  // beats of the newest descriptor, in order
+    input  logic [          3:0] body_idx_i,
+    input  logic [        255:0] body_data_i,
     output logic                 busy_o,        // holds its lock
 
     // index
@@ -74,14 +77,14 @@ module ki_context #(
     output logic [PTR_BITS-1:0] rd_ptr_o,
     input  logic                rd_ready_i,
     input  logic                r_valid_i,
-    input  logic [        63:0] r_data_i,
+    input  logic [       255:0] r_data_i,
     input  logic                r_last_i,
     output logic                w_valid_o,
     input  logic                w_ready_i,
-    output logic [ADDR_BITS+2:0] w_addr_o,    // in 8-byte words
-    output logic [         5:0] w_len_o,      // words - 1
-    output logic [        63:0] w_data_o,
-    output logic [         7:0] w_strb_o,
+    output logic [ ADDR_BITS:0] w_addr_o,     // in beats of 32 bytes
+    output logic [         3:0] w_len_o,      // beats - 1
+    output logic [       255:0] w_data_o,
+    output logic [        31:0] w_strb_o,
     output logic                w_last_o,
     input  logic                b_valid_i,
 
@@ -106,18 +109,18 @@ module ki_context #(
     input  logic [       127:0] orr_member_i,
     input  logic [PTR_BITS-1:0] orr_ptr_i,
 
-    // counters for STATS, word by word
-    output logic [ 3:0] st_idx_o,
-    input  logic [63:0] st_data_i,
+    // counters for STATS, four at a time
+    output logic [  1:0] st_idx_o,
+    input  logic [255:0] st_data_i,
 
     // answer
-    output logic        m_valid_o,
-    input  logic        m_ready_i,
-    output logic [63:0] m_data_o,
-    output logic [ 7:0] m_keep_o,
-    output logic        m_last_o,
-    output logic [16:0] m_user_o,
-    output logic [ 7:0] m_status_o  // of the answer, with its first beat
+    output logic         m_valid_o,
+    input  logic         m_ready_i,
+    output logic [255:0] m_data_o,
+    output logic [  3:0] m_keep_o,   // words that are there, from the lowest
+    output logic         m_last_o,
+    output logic [ 16:0] m_user_o,
+    output logic [  7:0] m_status_o  // of the answer, with its first beat
 );
   `include "ki_defs.svh"
 
@@ -126,7 +129,6 @@ module ki_context #(
 
   // ---- the queue -------------------------------------------------------------------------------------------------
   logic [DESC_BITS-1:0] desc_mem[2**QueueBits];
-  logic [63:0] body_mem[64*(2**QueueBits)];
   logic [QueueBits:0] q_wr_q, q_rd_q;
   logic [QueueBits-1:0] q_last_q;
   logic pop, have;
@@ -134,7 +136,6 @@ module ki_context #(
   assign desc_full_o = (q_wr_q ^ q_rd_q) == {1'b1, {QueueBits{1'b0}}};
   always_ff @(posedge clk_i) begin
     if (desc_valid_i) desc_mem[q_wr_q[QueueBits-1:0]] <= desc_i;
-    if (body_valid_i) body_mem[{q_last_q, body_idx_i}] <= body_data_i;
   end
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) begin
@@ -162,9 +163,20 @@ module ki_context #(
   assign ksw = kw + {2'd0, slen[6:3]} + {5'd0, |slen[2:0]};
   assign bw  = ksw + vlen[8:3] + {5'd0, |vlen[2:0]};
 
-  logic [5:0] body_idx;
-  logic [63:0] body;
-  assign body = body_mem[{q_rd_q[QueueBits-1:0], body_idx}];
+  logic [4:0] rcnt_q;  // beats of a cell that came; while writing: beats sent
+  // The body, in four banks. Read by beats, or (body_any) the four words from body_from on, each still in its bank's lane.
+  logic body_any;
+  logic [5:0] body_from;
+  logic [3:0] body_behind;  // banks whose word is in the next beat
+  logic [255:0] body;
+  assign body_behind = (4'd1 << body_from[1:0]) - 4'd1;
+  for (genvar k = 0; k < 4; k++) begin : g_body
+    logic [63:0] bank[16*(2**QueueBits)];
+    logic [3:0] at;
+    assign at = body_any ? body_from[5:2] + {3'd0, body_behind[k]} : rcnt_q[3:0];
+    always_ff @(posedge clk_i) if (body_valid_i) bank[{q_last_q, body_idx_i}] <= body_data_i[k*64+:64];
+    assign body[k*64+:64] = bank[{q_rd_q[QueueBits-1:0], at}];
+  end
 
   // ---- state -----------------------------------------------------------------------------------------------------
   localparam logic [4:0] SIdle = 5'd0, SLook = 5'd1, SWait = 5'd2, SRead = 5'd3, SCompare = 5'd4, SExec = 5'd5;
@@ -184,7 +196,6 @@ module ki_context #(
   logic [63:0] c_score_q;
   logic [WAYS-1:0] skip_q;
   logic rd_busy_q;             // words are still coming
-  logic [6:0] rcnt_q;          // words that came; while writing: words sent
   logic tail_q;                // reading a second cell without comparing
 
   // the plan of a change
@@ -205,34 +216,57 @@ module ki_context #(
   logic [3:0] rec_q;    // records of ZRANGE so far
   logic [31:0] rank_q;
   logic [3:0] want_q;
-  logic [1:0] rw_q;     // word of a record
 
   logic idle_quiet;
   assign idle_quiet = outst_q == 0;
   assign busy_o = st_q != SIdle || have || !idle_quiet;
 
-  // ---- the cell buffer -------------------------------------------------------------------------------------------
-  logic [63:0] cb[64];
+  // ---- the cell buffer: four banks, read at any word, four words from there on -----------------------------------
   logic cb_we;
-  logic [5:0] cb_waddr, em_addr, cb_raddr;
-  logic [63:0] cb_wdata, cb_rdata, cb_cmp;
-  always_ff @(posedge clk_i) if (cb_we) cb[cb_waddr] <= cb_wdata;
-  assign cb_rdata = cb[em_addr];
-  assign cb_cmp   = cb[cb_raddr];
+  logic [3:0] cb_waddr;
+  logic [5:0] cb_from, em_idx_q;
+  logic [255:0] cb_wdata, cb_banks, cb_rdata;
+  logic em_busy_q;
+  logic [3:0] cb_behind;
+  assign cb_behind = (4'd1 << cb_from[1:0]) - 4'd1;
+  assign cb_from = em_busy_q ? em_idx_q : {rcnt_q[3:0], 2'b00};
+  for (genvar k = 0; k < 4; k++) begin : g_bank
+    logic [63:0] cb[16];
+    logic [3:0] at;
+    assign at = cb_from[5:2] + {3'd0, cb_behind[k]};
+    always_ff @(posedge clk_i) if (cb_we) cb[cb_waddr] <= cb_wdata[k*64+:64];
+    // what comes from memory in this clock can leave in it
+    assign cb_banks[k*64+:64] = r_valid_i && rcnt_q[3:0] == at ? r_data_i[k*64+:64] : cb[at];
+  end
+  always_comb
+    case (cb_from[1:0])
+      2'd0: cb_rdata = cb_banks;
+      2'd1: cb_rdata = {cb_banks[63:0], cb_banks[255:64]};
+      2'd2: cb_rdata = {cb_banks[127:0], cb_banks[255:128]};
+      default: cb_rdata = {cb_banks[191:0], cb_banks[255:192]};
+    endcase
 
   // ---- the answer ------------------------------------------------------------------------------------------------
-  logic em_start, em_busy_q, em_head_q, em_drop_q;
+  // em_idx: the word in lane 0; in the first beat that is the header's, so the words of the value begin in lane 1
+  logic em_start, em_head_q, em_drop_q;
   logic [7:0] em_status, em_status_q;
   logic [15:0] em_len, em_len_q;
-  logic [5:0] em_from, em_idx_q;
-  logic [5:0] em_left_q;
+  logic [5:0] em_from;
+  logic [5:0] em_left_q;  // words, with the header
   logic em_data_ok;
-  assign em_addr = em_idx_q;
-  assign em_data_ok = !rd_busy_q || {1'b0, em_idx_q} < rcnt_q;
-  assign m_valid_o = em_busy_q && (em_head_q || em_data_ok);
-  assign m_data_o = em_head_q ? {d_id, em_len_q, 16'd0, em_status_q, op | 8'h80} : cb_rdata;
-  assign m_keep_o = em_drop_q ? 8'h00 : 8'hff;
-  assign m_last_o = em_left_q == 0;
+  logic [4:0] em_need;    // the beat of the cell that the last lane needs
+  assign em_need = {1'b0, em_idx_q[5:2]} + {4'd0, |em_idx_q[1:0]};
+  assign em_data_ok = !rd_busy_q || em_need < rcnt_q || (em_need == rcnt_q && r_valid_i) || (em_head_q && em_left_q == 6'd1);
+  assign m_valid_o = em_busy_q && em_data_ok;
+  assign m_last_o = em_left_q <= 6'd4;
+  always_comb begin
+    m_data_o = cb_rdata;
+    if (em_head_q) m_data_o[63:0] = {d_id, em_len_q, 16'd0, em_status_q, op | 8'h80};
+    for (int l = 0; l < 4; l++) begin
+      m_keep_o[l] = em_left_q > l[5:0] && !em_drop_q;
+      if (em_left_q <= l[5:0]) m_data_o[l*64+:64] = '0;
+    end
+  end
   assign m_user_o = {em_drop_q, d_tag};
   assign m_status_o = em_status_q;
   always_ff @(posedge clk_i or negedge rst_ni)
@@ -245,27 +279,32 @@ module ki_context #(
       em_drop_q   <= d_drop;
       em_status_q <= em_status;
       em_len_q    <= em_len;
-      em_idx_q    <= em_from;
-      em_left_q   <= em_len[8:3] + {5'd0, |em_len[2:0]};
+      em_idx_q    <= em_from - 6'd1;
+      em_left_q   <= em_len[8:3] + {5'd0, |em_len[2:0]} + 6'd1;
     end else if (m_valid_o && m_ready_i) begin
       em_head_q <= 1'b0;
-      em_left_q <= em_left_q - 6'd1;
-      if (!em_head_q) em_idx_q <= em_idx_q + 6'd1;
+      em_left_q <= em_left_q - 6'd4;
+      em_idx_q  <= em_idx_q + 6'd4;
     end
 
   // ---- comparing -------------------------------------------------------------------------------------------------
-  // word n of the cell against the request: lengths in word 0, nothing in word 1, then the body
-  logic [5:0] cmp_words;
-  logic [63:0] cmp_data;
+  // a beat of the cell against the request: lengths in word 0, nothing in word 1, then the body
+  logic [5:0] cmp_words, cmp_at;
+  logic [255:0] cmp_data;
   logic cmp_step, cmp_last, cmp_eq;
   assign cmp_words = fi_q ? ksw : kw;
-  assign cmp_data = st_q == SCompare ? cb_cmp : r_data_i;
-  assign cmp_eq = rcnt_q == 0 ? cmp_data[7:0] == {1'b0, klen} && (!fi_q || cmp_data[15:8] == {1'b0, slen}) :
-      rcnt_q == 7'd1 || cmp_data == body;
-  assign cmp_last = rcnt_q == {1'b0, cmp_words} + 7'd1;
+  assign cmp_at = cmp_words + 6'd1;  // the last word that counts
+  assign cmp_data = st_q == SCompare ? cb_banks : r_data_i;
+  logic [3:0] lane_eq;
+  always_comb
+    for (int l = 0; l < 4; l++) begin
+      lane_eq[l] = cmp_data[l*64+:64] == body[l*64+:64] || {1'b0, rcnt_q, l[1:0]} > {2'b0, cmp_at};
+      if (rcnt_q == 0 && l == 0) lane_eq[l] = cmp_data[7:0] == {1'b0, klen} && (!fi_q || cmp_data[15:8] == {1'b0, slen});
+      if (rcnt_q == 0 && l == 1) lane_eq[l] = 1'b1;
+    end
+  assign cmp_eq = &lane_eq;
+  assign cmp_last = rcnt_q == {1'b0, cmp_at[5:2]};
   assign cmp_step = (st_q == SRead && r_valid_i && !verified_q) || st_q == SCompare;
-  assign cb_raddr = rcnt_q[5:0];
-  assign body_idx = rcnt_q[5:0] - 6'd2;
 
   // ---- where things are ------------------------------------------------------------------------------------------
   logic has_sub, is_push, is_read, is_remove;
@@ -276,21 +315,35 @@ module ki_context #(
   logic single, pair, same_words;
   assign single = c_next_q == c_ptr_q;
   assign pair = c_next_q == c_prev_q;
-  assign same_words = c_ptr_q[PTR_BITS-1-:6] == bw + 6'd1;
+  assign same_words = c_ptr_q[PTR_BITS-1-:6] == last_word;
 
-  // the member of a request and the first word of its value (a score; rank and count)
-  logic [127:0] member;
-  logic [63:0] value;  // the first word of the value: score, or rank and count
-  logic [63:0] m0, m1;
-  assign m0 = body_mem[{q_rd_q[QueueBits-1:0], kw}];
-  assign m1 = body_mem[{q_rd_q[QueueBits-1:0], kw + 6'd1}];
-  // only sorted sets need them at once, and each is a read port of the queue's memory
-  assign value = TYPES[4] ? body_mem[{q_rd_q[QueueBits-1:0], ksw}] : 64'd0;
-  assign member = TYPES[4] ? {slen > 7'd8 ? m1 : 64'd0, m0} : 128'd0;
+  // the member of a request and the first word of its value (a score; rank and count): words of the body at any place, read in SExec
+  logic [127:0] member_q;
+  logic [63:0] value, value_q;
+  assign body_from = kw + 6'd2;
+  if (TYPES[4]) begin : g_zset
+    logic [1:0] second, last;  // lanes
+    assign second = body_from[1:0] + 2'd1;
+    assign last = ksw[1:0] + 2'd2;
+    assign body_any = st_q == SExec;
+    assign value = body[{last, 6'd0}+:64];
+    always_ff @(posedge clk_i)
+      if (st_q == SExec) begin
+        value_q  <= value;
+        member_q <= {slen > 7'd8 ? body[{second, 6'd0}+:64] : 64'd0, body[{body_from[1:0], 6'd0}+:64]};
+      end
+  end else begin : g_zset
+    assign body_any = 1'b0;
+    assign value = '0;
+    assign value_q = '0;
+    assign member_q = '0;
+  end
 
   // ---- outputs of the steps --------------------------------------------------------------------------------------
   logic [PTR_BITS-1:0] w1_next, w1_prev;
   logic [63:0] w_word1;
+  logic [5:0] last_word;  // of the request's cell
+  assign last_word = bw + 6'd1;
   always_comb begin
     w1_next = l_self_q ? x_q : l_next_q;
     w1_prev = l_self_q ? x_q : l_prev_q;
@@ -306,24 +359,25 @@ module ki_context #(
   assign b_next = a_x_q ? x_q : b_next_q;
   always_comb begin
     w_valid_o = (st_q == SWrite) || st_q == SLinkA || st_q == SLinkB;
-    w_addr_o  = {x_q[ADDR_BITS-1:0], 3'd0};
-    w_len_o   = bw + 6'd1;
-    w_strb_o  = 8'hff;
-    w_last_o  = rcnt_q == {1'b0, bw} + 7'd1;
-    w_data_o  = rcnt_q == 0 ? {has_sub ? hi : hk, 7'd0, vlen, 1'b0, slen, 1'b0, klen} : rcnt_q == 7'd1 ? w_word1 : body;
+    w_addr_o  = {x_q[ADDR_BITS-1:0], 1'b0};
+    w_len_o   = last_word[5:2];
+    w_strb_o  = '1;
+    w_last_o  = rcnt_q == {1'b0, last_word[5:2]};
+    w_data_o  = body;
+    if (rcnt_q == 0) w_data_o[127:0] = {w_word1, has_sub ? hi : hk, 7'd0, vlen, 1'b0, slen, 1'b0, klen};
     if (st_q == SLinkA) begin
-      w_addr_o = {a_addr_q[ADDR_BITS-1:0], 3'd1};
+      w_addr_o = {a_addr_q[ADDR_BITS-1:0], 1'b0};
       w_len_o  = '0;
       w_last_o = 1'b1;
-      w_strb_o = a_both_q ? 8'hff : 8'hf0;
-      w_data_o = {Zero32[31:PTR_BITS], a_prev, Zero32[31:PTR_BITS], a_next};
+      w_strb_o = a_both_q ? 32'h0000_ff00 : 32'h0000_f000;
+      w_data_o[127:64] = {Zero32[31:PTR_BITS], a_prev, Zero32[31:PTR_BITS], a_next};
     end
     if (st_q == SLinkB) begin
-      w_addr_o = {b_addr_q[ADDR_BITS-1:0], 3'd1};
+      w_addr_o = {b_addr_q[ADDR_BITS-1:0], 1'b0};
       w_len_o  = '0;
       w_last_o = 1'b1;
-      w_strb_o = 8'h0f;
-      w_data_o = {32'd0, Zero32[31:PTR_BITS], b_next};
+      w_strb_o = 32'h0000_0f00;
+      w_data_o[127:64] = {32'd0, Zero32[31:PTR_BITS], b_next};
     end
   end
 
@@ -378,21 +432,21 @@ module ki_context #(
   end
   assign ix_type_o  = op[6:4];
   assign al_valid_o = st_q == SAlloc;
-  assign al_words_o = bw + 6'd1;
+  assign al_words_o = last_word;
   assign fr_valid_o = (st_q == SFree && p_free_q && idle_quiet && !rd_busy_q) || st_q == SUndoF;
   assign fr_ptr_o   = st_q == SUndoF ? x_q : free_q;
   assign rd_valid_o = st_q == STail && !rd_busy_q && !em_busy_q && idle_quiet;
   assign rd_ptr_o   = c_ptr_q;
-  assign st_idx_o   = rcnt_q[3:0];
+  assign st_idx_o   = rcnt_q[1:0];
 
   always_comb begin
     or_valid_o  = st_q == SOrder || st_q == SOrder2 || st_q == SRange;
     or_op_o     = OrInsert;
     or_new_o    = p_new_dir_q;
     or_dir_o    = dir_q;
-    or_score_o  = value;
+    or_score_o  = value_q;
     or_mlen_o   = slen[4:0];
-    or_member_o = member;
+    or_member_o = member_q;
     or_ptr_o    = x_q;
     if (st_q == SOrder2) or_op_o = OrRemove;
     if (st_q == SOrder2) or_score_o = c_score_q;
@@ -456,14 +510,22 @@ module ki_context #(
           st_d = SExec;
           if (quick) begin  // a read that hits: the answer starts with the clock of the last comparison
             em_start = 1'b1;
-            em_len = op == OpSismember ? 16'd0 : c_vlen_q;
-            em_from = 6'd2 + cmp_words;
+            em_len = op == OpSismember ? 16'd0 : rcnt_q == 0 ? r_data_i[31:16] : c_vlen_q;
+            em_from = cmp_at + 6'd1;
             st_d = SDone;
           end
         end else if (!rd_busy_q) st_d = SLook;  // somebody else's fingerprint
       end
       SCompare: if (!cmp_eq) st_d = SLook;
-      else if (cmp_last) st_d = SExec;
+      else if (cmp_last) begin
+        st_d = SExec;
+        if (quick) begin
+          em_start = 1'b1;
+          em_len = op == OpSismember ? 16'd0 : c_vlen_q;
+          em_from = cmp_at + 6'd1;
+          st_d = SDone;
+        end
+      end
       SExec:
       if (exec_wrong) begin
         em_start = 1'b1;
@@ -561,8 +623,7 @@ module ki_context #(
       SOrder2: if (or_ready_i) st_d = SOrder2W;
       SOrder2W: if (orr_valid_i) st_d = SWrite;
       SRange: if (or_ready_i) st_d = SOrderW;
-      SRecord:
-      if (rw_q == 2'd3) begin
+      SRecord: begin
         if (op == OpZpopmin) begin
           em_start = 1'b1;
           em_len = 16'd32;
@@ -586,7 +647,7 @@ module ki_context #(
       SFree: if (fr_valid_o && fr_ready_i) st_d = SDone;
       STail: if (rd_valid_o && rd_ready_i) st_d = STailW;
       STailW:
-      if (r_valid_i && r_last_i) begin
+      if (rcnt_q != 0) begin  // its first beat, with lengths and links, is in registers
         if (op == OpZpopmin) st_d = SItem;
         else begin
           em_start = 1'b1;
@@ -604,7 +665,7 @@ module ki_context #(
         st_d = SDone;
       end
       SStats:
-      if (rcnt_q == 7'd15) begin
+      if (rcnt_q == 5'd3) begin
         em_start = 1'b1;
         em_len = 16'd128;
         em_from = 6'd0;
@@ -637,7 +698,7 @@ module ki_context #(
   logic [127:0] rec_member_q;
   always_comb begin
     cb_we = 1'b0;
-    cb_waddr = rcnt_q[5:0];
+    cb_waddr = rcnt_q[3:0];
     cb_wdata = r_data_i;
     if (r_valid_i && !(tail_q && op == OpZpopmin)) cb_we = 1'b1;
     if (st_q == SWrite && w_ready_i) begin
@@ -650,17 +711,15 @@ module ki_context #(
     end
     if (st_q == SRecord) begin
       cb_we = 1'b1;
-      cb_waddr = {rec_q, rw_q};
-      case (rw_q)
-        2'd0: cb_wdata = rec_score_q;
-        2'd1: cb_wdata = {59'd0, rec_mlen_q};
-        2'd2: cb_wdata = rec_member_q[63:0];
-        default: cb_wdata = rec_member_q[127:64];
-      endcase
+      cb_waddr = rec_q;
+      cb_wdata = {rec_member_q, 59'd0, rec_mlen_q, rec_score_q};
     end
   end
 
   // ---- registers -------------------------------------------------------------------------------------------------
+  logic [PTR_BITS-1:0] t_next, t_prev;  // links in a cell's first beat
+  assign t_next = r_data_i[64+:PTR_BITS];
+  assign t_prev = r_data_i[96+:PTR_BITS];
   logic w_fire, w_end;
   assign w_fire = w_valid_o && w_ready_i;
   assign w_end  = w_fire && w_last_o;
@@ -678,11 +737,11 @@ module ki_context #(
       else if ((ixr_valid_i && ixr_op_i == IxLookup && ixr_hit_i) || (rd_valid_o && rd_ready_i)) rd_busy_q <= 1'b1;
       // what rcnt counts changes with the state
       if (ixr_valid_i && ixr_op_i == IxLookup || (rd_valid_o && rd_ready_i)) rcnt_q <= '0;
-      else if (r_valid_i || st_q == SCompare || st_q == SStats || (st_q == SWrite && w_ready_i)) rcnt_q <= rcnt_q + 7'd1;
+      else if (r_valid_i || st_q == SCompare || st_q == SStats || (st_q == SWrite && w_ready_i)) rcnt_q <= rcnt_q + 5'd1;
       if (!rd_busy_q && !r_valid_i && st_d != st_q && (st_d == SWrite || st_d == SCompare || st_d == SStats)) rcnt_q <= '0;
       // the cache lives from one request to the next in the queue
       if (st_q == SIdle && !have && idle_quiet) cv_q <= 1'b0;
-      else if (st_q == SRead && st_d == SDone) cv_q <= 1'b1;
+      else if ((st_q == SRead || st_q == SCompare) && st_d == SDone) cv_q <= 1'b1;
       else if (st_q == SExec && st_d == SDone)
         cv_q <= found_q && !exec_wrong && !exec_miss;
       else if (st_q == SExec || st_q == SLook || st_q == SStats) cv_q <= 1'b0;
@@ -727,11 +786,11 @@ module ki_context #(
     end
     if (r_valid_i) begin
       if (rcnt_q == 0) {c_hash_q, c_vlen_q, c_slen_q} <= {r_data_i[63:16], r_data_i[14:8]};
-      if (rcnt_q == 7'd1 && !(tail_q && op == OpZpopmin)) begin
-        c_next_q <= r_data_i[PTR_BITS-1:0];
-        c_prev_q <= r_data_i[32+:PTR_BITS];
+      if (rcnt_q == 0 && !(tail_q && op == OpZpopmin)) begin
+        c_next_q <= t_next;
+        c_prev_q <= t_prev;
       end
-      c_score_q <= r_data_i;  // the last word of a sorted set's cell
+      if (TYPES[4]) c_score_q <= r_data_i[{c_ptr_q[PTR_BITS-6+:2], 6'd0}+:64];  // the last word of a sorted set's cell
     end
     if (rd_valid_o && rd_ready_i) tail_q <= 1'b1;
     if (st_q == SExec) dir_q <= c_next_q[DIR_BITS-1:0];
@@ -846,24 +905,23 @@ module ki_context #(
         c_ptr_q  <= orr_ptr_i;
       end
     end
-    if (st_q == SRecord && rw_q == 2'd3) begin
+    if (st_q == SRecord) begin
       rec_q  <= rec_q + 4'd1;
       rank_q <= rank_q + 32'd1;
     end
-    rw_q <= st_q == SRecord ? rw_q + 2'd1 : 2'd0;
     // the second cell is here: unlink it (RPOP), or take its hash (ZPOPMIN)
     if (st_q == STailW && r_valid_i) begin
       if (op == OpZpopmin && rcnt_q == 0) p_item_hash_q <= r_data_i[63:32];
-      if (op == OpRpop && rcnt_q == 7'd1) begin
+      if (op == OpRpop && rcnt_q == 0) begin
         // c_ptr: tail; next is the head
         free_q   <= c_ptr_q;
-        a_addr_q <= r_data_i[PTR_BITS-1:0];
-        b_addr_q <= r_data_i[32+:PTR_BITS];
-        a_both_q <= r_data_i[PTR_BITS-1:0] == r_data_i[32+:PTR_BITS];
-        p_b_q    <= r_data_i[PTR_BITS-1:0] != r_data_i[32+:PTR_BITS];
-        a_next_q <= r_data_i[PTR_BITS-1:0];
-        a_prev_q <= r_data_i[32+:PTR_BITS];
-        b_next_q <= r_data_i[PTR_BITS-1:0];
+        a_addr_q <= t_next;
+        b_addr_q <= t_prev;
+        a_both_q <= t_next == t_prev;
+        p_b_q    <= t_next != t_prev;
+        a_next_q <= t_next;
+        a_prev_q <= t_prev;
+        b_next_q <= t_next;
       end
     end
     // a written cell is the cell found from here on

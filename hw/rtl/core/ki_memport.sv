@@ -17,15 +17,15 @@ module ki_memport #(
     output logic [            N-1:0] rd_ready_o,
     input  logic [   N*PTR_BITS-1:0] rd_ptr_i,
     output logic [            N-1:0] r_valid_o,
-    output logic [             63:0] r_data_o,
+    output logic [            255:0] r_data_o,
     output logic                     r_last_o,
     // writes
     input  logic [            N-1:0] w_valid_i,
     output logic [            N-1:0] w_ready_o,
-    input  logic [N*(ADDR_BITS+3)-1:0] w_addr_i,
-    input  logic [          N*6-1:0] w_len_i,
-    input  logic [         N*64-1:0] w_data_i,
-    input  logic [          N*8-1:0] w_strb_i,
+    input  logic [N*(ADDR_BITS+1)-1:0] w_addr_i,  // in beats of 32 bytes
+    input  logic [          N*4-1:0] w_len_i,    // beats - 1
+    input  logic [        N*256-1:0] w_data_i,
+    input  logic [         N*32-1:0] w_strb_i,
     input  logic [            N-1:0] w_last_i,
     output logic [            N-1:0] b_valid_o,
     // AXI4
@@ -37,7 +37,7 @@ module ki_memport #(
     input  logic                     m_rvalid_i,
     output logic                     m_rready_o,
     input  logic [      ID_BITS-1:0] m_rid_i,
-    input  logic [             63:0] m_rdata_i,
+    input  logic [            255:0] m_rdata_i,
     input  logic                     m_rlast_i,
     output logic                     m_awvalid_o,
     input  logic                     m_awready_i,
@@ -46,8 +46,8 @@ module ki_memport #(
     output logic [              7:0] m_awlen_o,
     output logic                     m_wvalid_o,
     input  logic                     m_wready_i,
-    output logic [             63:0] m_wdata_o,
-    output logic [              7:0] m_wstrb_o,
+    output logic [            255:0] m_wdata_o,
+    output logic [             31:0] m_wstrb_o,
     output logic                     m_wlast_o,
     input  logic                     m_bvalid_i,
     output logic                     m_bready_o,
@@ -58,7 +58,7 @@ module ki_memport #(
   localparam int W = ID_BITS + PTR_BITS;
   logic [W-1:0] q[2**ID_BITS];
   logic [QB-1:0] wr_q, rd_q;
-  logic q_empty, push, load;
+  logic q_empty, push;
   logic [W-1:0] push_data;
   logic [N-1:0] rmask_q, rpick;
   ki_pick #(.N(N)) u_rpick (.req_i(rd_valid_i), .mask_i(rmask_q), .pick_o(rpick));
@@ -71,27 +71,23 @@ module ki_memport #(
     end
   end
   assign push = hit_valid_i || |rpick;
+  // past an empty queue, so a hit is on the port in the clock of the index's answer; what is not taken there waits in the queue
   assign q_empty = wr_q == rd_q;
-  assign load = !m_arvalid_o || m_arready_i;
+  assign m_arvalid_o = push || !q_empty;
   logic [W-1:0] next;
-  assign next = q_empty ? push_data : q[rd_q[ID_BITS-1:0]];  // past an empty queue
+  assign next = q_empty ? push_data : q[rd_q[ID_BITS-1:0]];
+  assign {m_arid_o, m_arlen_o, m_araddr_o} = {next[W-1:PTR_BITS], 4'd0, next[PTR_BITS-1-:4], next[ADDR_BITS-1:0], 6'd0};
   always_ff @(posedge clk_i) if (push) q[wr_q[ID_BITS-1:0]] <= push_data;
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) begin
       wr_q <= '0;
       rd_q <= '0;
       rmask_q <= '0;
-      m_arvalid_o <= 1'b0;
     end else begin
       if (push) wr_q <= wr_q + 1'b1;
-      if (load) begin
-        m_arvalid_o <= !q_empty || push;
-        if (!q_empty || push) rd_q <= rd_q + 1'b1;
-      end
+      if (m_arvalid_o && m_arready_i) rd_q <= rd_q + 1'b1;
       if (|rd_ready_o) rmask_q <= ~(rd_ready_o | (rd_ready_o - 1'b1));
     end
-  always_ff @(posedge clk_i)
-    if (load) {m_arid_o, m_arlen_o, m_araddr_o} <= {next[W-1:PTR_BITS], 2'b00, next[PTR_BITS-1-:6], next[ADDR_BITS-1:0], 6'd0};
 
   assign m_rready_o = 1'b1;
   always_comb for (int i = 0; i < N; i++) r_valid_o[i] = m_rvalid_i && m_rid_i == i[ID_BITS-1:0];
@@ -106,11 +102,11 @@ module ki_memport #(
   assign wgrant = wlock_q ? wown_q : aw_room ? wpick : '0;
   assign w_ready_o = w_room ? wgrant : '0;
   assign wgo = |(w_ready_o & w_valid_i);
-  logic [63:0] wdata;
-  logic [7:0] wstrb;
+  logic [255:0] wdata;
+  logic [31:0] wstrb;
   logic wlast;
-  logic [ADDR_BITS+2:0] waddr;
-  logic [5:0] wlen;
+  logic [ADDR_BITS:0] waddr;
+  logic [3:0] wlen;
   logic [ID_BITS-1:0] wid;
   always_comb begin
     wdata = '0;
@@ -121,11 +117,11 @@ module ki_memport #(
     wid   = '0;
     for (int i = 0; i < N; i++)
       if (wgrant[i]) begin
-        wdata = wdata | w_data_i[i*64+:64];
-        wstrb = wstrb | w_strb_i[i*8+:8];
+        wdata = wdata | w_data_i[i*256+:256];
+        wstrb = wstrb | w_strb_i[i*32+:32];
         wlast = wlast | w_last_i[i];
-        waddr = waddr | w_addr_i[i*(ADDR_BITS+3)+:ADDR_BITS+3];
-        wlen  = wlen | w_len_i[i*6+:6];
+        waddr = waddr | w_addr_i[i*(ADDR_BITS+1)+:ADDR_BITS+1];
+        wlen  = wlen | w_len_i[i*4+:4];
         wid   = wid | i[ID_BITS-1:0];
       end
   end
@@ -147,7 +143,7 @@ module ki_memport #(
       end
     end
   always_ff @(posedge clk_i) begin
-    if (wgo && !wlock_q) {m_awid_o, m_awlen_o, m_awaddr_o} <= {wid, 2'b00, wlen, waddr, 3'd0};
+    if (wgo && !wlock_q) {m_awid_o, m_awlen_o, m_awaddr_o} <= {wid, 4'd0, wlen, waddr, 5'd0};
     if (wgo) {m_wdata_o, m_wstrb_o, m_wlast_o} <= {wdata, wstrb, wlast};
   end
 

@@ -3,7 +3,7 @@
 //                      +-------------------- index pipeline (1 op / clock) --------------------+
 //                      |  hit: the read of the cell starts by itself                            |
 //   AXI-Stream --> parse, --> dispatch --> context 0 .. N-1 --> merge --> AXI-Stream             v
-//   64 bit         2 CRCs     one lock     (type engines)       whole                memory port 0 .. P-1 (AXI4)
+//   256 bit        2 CRCs     one lock     (type engines)       whole                memory port 0 .. P-1 (AXI4)
 //                             a key          |        |         packets
 //                                     slab allocator  order units 0 .. O-1
 //
@@ -34,17 +34,17 @@ module kintsugi_core #(
     input  logic                       rst_ni,
     input  logic                       s_axis_tvalid_i,
     output logic                       s_axis_tready_o,
-    input  logic [               63:0] s_axis_tdata_i,
-    input  logic [                7:0] s_axis_tkeep_i,
+    input  logic [              255:0] s_axis_tdata_i,
+    input  logic [               31:0] s_axis_tkeep_i,
     input  logic                       s_axis_tlast_i,
     input  logic [               15:0] s_axis_tuser_i,
     output logic                       m_axis_tvalid_o,
     input  logic                       m_axis_tready_i,
-    output logic [               63:0] m_axis_tdata_o,
-    output logic [                7:0] m_axis_tkeep_o,
+    output logic [              255:0] m_axis_tdata_o,
+    output logic [               31:0] m_axis_tkeep_o,
     output logic                       m_axis_tlast_o,
     output logic [               16:0] m_axis_tuser_o,
-    // AXI4, port by port: 64-bit data, INCR bursts of up to 64 beats, addresses in bytes
+    // AXI4, port by port: 256-bit data, INCR bursts of up to 16 beats, addresses in bytes
     output logic [          PORTS-1:0] m_axi_arvalid_o,
     input  logic [          PORTS-1:0] m_axi_arready_i,
     output logic [  PORTS*ID_BITS-1:0] m_axi_arid_o,
@@ -53,7 +53,7 @@ module kintsugi_core #(
     input  logic [          PORTS-1:0] m_axi_rvalid_i,
     output logic [          PORTS-1:0] m_axi_rready_o,
     input  logic [  PORTS*ID_BITS-1:0] m_axi_rid_i,
-    input  logic [       PORTS*64-1:0] m_axi_rdata_i,
+    input  logic [      PORTS*256-1:0] m_axi_rdata_i,
     input  logic [          PORTS-1:0] m_axi_rlast_i,
     output logic [          PORTS-1:0] m_axi_awvalid_o,
     input  logic [          PORTS-1:0] m_axi_awready_i,
@@ -62,8 +62,8 @@ module kintsugi_core #(
     output logic [        PORTS*8-1:0] m_axi_awlen_o,
     output logic [          PORTS-1:0] m_axi_wvalid_o,
     input  logic [          PORTS-1:0] m_axi_wready_i,
-    output logic [       PORTS*64-1:0] m_axi_wdata_o,
-    output logic [        PORTS*8-1:0] m_axi_wstrb_o,
+    output logic [      PORTS*256-1:0] m_axi_wdata_o,
+    output logic [       PORTS*32-1:0] m_axi_wstrb_o,
     output logic [          PORTS-1:0] m_axi_wlast_o,
     input  logic [          PORTS-1:0] m_axi_bvalid_i,
     output logic [          PORTS-1:0] m_axi_bready_o,
@@ -93,8 +93,8 @@ module kintsugi_core #(
   logic [8:0] p_vlen;
   logic [15:0] p_id, p_tag;
   logic [31:0] p_hk, p_hi;
-  logic [5:0] copy_q;
-  logic [63:0] copy_data;
+  logic [3:0] copy_q;
+  logic [255:0] copy_data;
   ki_parse u_parse (
       .clk_i, .rst_ni, .s_tvalid_i(s_axis_tvalid_i), .s_tready_o(s_axis_tready_o), .s_tdata_i(s_axis_tdata_i),
       .s_tkeep_i(s_axis_tkeep_i), .s_tlast_i(s_axis_tlast_i), .s_tuser_i(s_axis_tuser_i), .valid_o(p_valid), .take_i(p_take),
@@ -105,10 +105,12 @@ module kintsugi_core #(
   logic [N-1:0] busy, full, can, held, avail, target, copy_to_q;
   logic [32*N-1:0] lock_q;
   logic p_plain, p_fresh, ix_ready, copying_q;
-  logic [5:0] copy_left_q, p_words;
+  logic [3:0] copy_last_q;
+  logic [5:0] p_words, p_last;  // words of the body; the last word of its cell
   assign p_plain = p_drop || p_err != StOk || p_op == OpPing || p_op == OpStats;  // no key: no lock, no lookup
   assign p_words = {2'd0, p_klen[6:3]} + {5'd0, |p_klen[2:0]} + {2'd0, p_slen[6:3]} + {5'd0, |p_slen[2:0]} + p_vlen[8:3] +
       {5'd0, |p_vlen[2:0]};
+  assign p_last = p_words + 6'd1;
   always_comb
     for (int i = 0; i < N; i++) begin
       can[i]  = p_plain || TYPES[5*i+{29'd0, p_op[6:4]}];
@@ -124,20 +126,19 @@ module kintsugi_core #(
     if (!rst_ni) begin
       copying_q <= 1'b0;
       lock_q <= '0;
-      copy_left_q <= '0;
+      copy_last_q <= '0;
       copy_q <= '0;
       copy_to_q <= '0;
     end else begin
       if (p_take) begin
         copying_q <= p_words != 0 && !(p_drop || p_err != StOk);
-        copy_left_q <= p_words;
+        copy_last_q <= p_last[5:2];
         copy_q <= '0;
         copy_to_q <= target;
         for (int i = 0; i < N; i++) if (target[i]) lock_q[i*32+:32] <= p_plain ? ~32'd0 : p_hk;
       end else if (copying_q) begin
-        copy_q <= copy_q + 6'd1;
-        copy_left_q <= copy_left_q - 6'd1;
-        copying_q <= copy_left_q != 6'd1;
+        copy_q <= copy_q + 4'd1;
+        copying_q <= copy_q != copy_last_q;
       end
     end
 
@@ -169,11 +170,11 @@ module kintsugi_core #(
 
   logic [N-1:0] rd_v, rd_rdy, c_rv, w_v, w_rdy, w_last, b_v;
   logic [N*PtrBits-1:0] rd_ptr;
-  logic [N*(ADDR_BITS+3)-1:0] w_addr;
-  logic [N*6-1:0] w_len;
-  logic [N*64-1:0] w_data;
-  logic [N*8-1:0] w_strb;
-  logic [PORTS*64-1:0] pr_data;
+  logic [N*(ADDR_BITS+1)-1:0] w_addr;
+  logic [N*4-1:0] w_len;
+  logic [N*256-1:0] w_data;
+  logic [N*32-1:0] w_strb;
+  logic [PORTS*256-1:0] pr_data;
   logic [PORTS-1:0] pr_last;
 
   logic [N-1:0] or_v, or_rdy, or_new;
@@ -190,9 +191,9 @@ module kintsugi_core #(
   logic [N*5-1:0] orr_mlen;
   logic [N*128-1:0] orr_member;
 
-  logic [N*4-1:0] st_idx;
+  logic [N*2-1:0] st_idx;
   logic [16*64-1:0] stats;
-  localparam int MW = 64 + 8 + 17 + 8;
+  localparam int MW = 256 + 4 + 17 + 8;
   logic [N-1:0] m_v, m_rdy, m_last;
   logic [N*MW-1:0] m_bus;
 
@@ -213,9 +214,9 @@ module kintsugi_core #(
         .al_valid_o(al_v[i]), .al_words_o(al_words[i*6+:6]), .al_ready_i(al_rdy[i]), .al_ok_i(al_ok), .al_addr_i(al_addr),
         .fr_valid_o(fr_v[i]), .fr_ptr_o(fr_ptr[i*PtrBits+:PtrBits]), .fr_ready_i(fr_rdy[i]),
         .rd_valid_o(rd_v[i]), .rd_ptr_o(rd_ptr[i*PtrBits+:PtrBits]), .rd_ready_i(rd_rdy[i]), .r_valid_i(c_rv[i]),
-        .r_data_i(pr_data[(i%PORTS)*64+:64]), .r_last_i(pr_last[i%PORTS]),
-        .w_valid_o(w_v[i]), .w_ready_i(w_rdy[i]), .w_addr_o(w_addr[i*(ADDR_BITS+3)+:ADDR_BITS+3]), .w_len_o(w_len[i*6+:6]),
-        .w_data_o(w_data[i*64+:64]), .w_strb_o(w_strb[i*8+:8]), .w_last_o(w_last[i]), .b_valid_i(b_v[i]),
+        .r_data_i(pr_data[(i%PORTS)*256+:256]), .r_last_i(pr_last[i%PORTS]),
+        .w_valid_o(w_v[i]), .w_ready_i(w_rdy[i]), .w_addr_o(w_addr[i*(ADDR_BITS+1)+:ADDR_BITS+1]), .w_len_o(w_len[i*4+:4]),
+        .w_data_o(w_data[i*256+:256]), .w_strb_o(w_strb[i*32+:32]), .w_last_o(w_last[i]), .b_valid_i(b_v[i]),
         .or_valid_o(or_v[i]), .or_ready_i(or_rdy[i]), .or_op_o(or_op[i*2+:2]), .or_new_o(or_new[i]),
         .or_dir_o(or_dir[i*DIR_BITS+:DIR_BITS]), .or_score_o(or_score[i*64+:64]), .or_mlen_o(or_mlen[i*5+:5]),
         .or_member_o(or_member[i*128+:128]), .or_ptr_o(or_ptr[i*PtrBits+:PtrBits]),
@@ -223,9 +224,9 @@ module kintsugi_core #(
         .orr_dir_i(orr_dir[i*DIR_BITS+:DIR_BITS]), .orr_first_i(orr_first[i*PtrBits+:PtrBits]),
         .orr_score_i(orr_score[i*64+:64]), .orr_mlen_i(orr_mlen[i*5+:5]), .orr_member_i(orr_member[i*128+:128]),
         .orr_ptr_i(orr_ptr[i*PtrBits+:PtrBits]),
-        .st_idx_o(st_idx[i*4+:4]), .st_data_i(stats[{28'd0, st_idx[i*4+:4]}*64+:64]),
-        .m_valid_o(m_v[i]), .m_ready_i(m_rdy[i]), .m_data_o(m_bus[i*MW+:64]), .m_keep_o(m_bus[i*MW+64+:8]), .m_last_o(m_last[i]),
-        .m_user_o(m_bus[i*MW+72+:17]), .m_status_o(m_bus[i*MW+89+:8]));
+        .st_idx_o(st_idx[i*2+:2]), .st_data_i(stats[{st_idx[i*2+:2], 8'd0}+:256]),
+        .m_valid_o(m_v[i]), .m_ready_i(m_rdy[i]), .m_data_o(m_bus[i*MW+:256]), .m_keep_o(m_bus[i*MW+256+:4]), .m_last_o(m_last[i]),
+        .m_user_o(m_bus[i*MW+260+:17]), .m_status_o(m_bus[i*MW+277+:8]));
   end
 
   // ---- the index, shared: dispatch first, then the contexts in turn ----------------------------------------------
@@ -345,17 +346,17 @@ module kintsugi_core #(
     ki_memport #(.N(N), .ID_BITS(ID_BITS), .ADDR_BITS(ADDR_BITS)) u_port (
         .clk_i, .rst_ni, .hit_valid_i(rv && rhit && rop == IxLookup && mine[rid]), .hit_id_i(rid), .hit_ptr_i(rptr),
         .rd_valid_i(rd_v & mine), .rd_ready_o(pq_rd_rdy[p*N+:N]), .rd_ptr_i(rd_ptr), .r_valid_o(pq_rv[p*N+:N]),
-        .r_data_o(pr_data[p*64+:64]), .r_last_o(pr_last[p]),
+        .r_data_o(pr_data[p*256+:256]), .r_last_o(pr_last[p]),
         .w_valid_i(w_v & mine), .w_ready_o(pq_w_rdy[p*N+:N]), .w_addr_i(w_addr), .w_len_i(w_len), .w_data_i(w_data),
         .w_strb_i(w_strb), .w_last_i(w_last), .b_valid_o(pq_b[p*N+:N]),
         .m_arvalid_o(m_axi_arvalid_o[p]), .m_arready_i(m_axi_arready_i[p]), .m_arid_o(m_axi_arid_o[p*ID_BITS+:ID_BITS]),
         .m_araddr_o(m_axi_araddr_o[p*(ADDR_BITS+6)+:ADDR_BITS+6]), .m_arlen_o(m_axi_arlen_o[p*8+:8]),
         .m_rvalid_i(m_axi_rvalid_i[p]), .m_rready_o(m_axi_rready_o[p]), .m_rid_i(m_axi_rid_i[p*ID_BITS+:ID_BITS]),
-        .m_rdata_i(m_axi_rdata_i[p*64+:64]), .m_rlast_i(m_axi_rlast_i[p]),
+        .m_rdata_i(m_axi_rdata_i[p*256+:256]), .m_rlast_i(m_axi_rlast_i[p]),
         .m_awvalid_o(m_axi_awvalid_o[p]), .m_awready_i(m_axi_awready_i[p]), .m_awid_o(m_axi_awid_o[p*ID_BITS+:ID_BITS]),
         .m_awaddr_o(m_axi_awaddr_o[p*(ADDR_BITS+6)+:ADDR_BITS+6]), .m_awlen_o(m_axi_awlen_o[p*8+:8]),
-        .m_wvalid_o(m_axi_wvalid_o[p]), .m_wready_i(m_axi_wready_i[p]), .m_wdata_o(m_axi_wdata_o[p*64+:64]),
-        .m_wstrb_o(m_axi_wstrb_o[p*8+:8]), .m_wlast_o(m_axi_wlast_o[p]),
+        .m_wvalid_o(m_axi_wvalid_o[p]), .m_wready_i(m_axi_wready_i[p]), .m_wdata_o(m_axi_wdata_o[p*256+:256]),
+        .m_wstrb_o(m_axi_wstrb_o[p*32+:32]), .m_wlast_o(m_axi_wlast_o[p]),
         .m_bvalid_i(m_axi_bvalid_i[p]), .m_bready_o(m_axi_bready_o[p]), .m_bid_i(m_axi_bid_i[p*ID_BITS+:ID_BITS]));
   end
   always_comb begin
@@ -474,7 +475,9 @@ module kintsugi_core #(
   ki_merge #(.N(N), .W(MW)) u_merge (
       .clk_i, .rst_ni, .s_valid_i(m_v), .s_ready_o(m_rdy), .s_data_i(m_bus), .s_last_i(m_last), .m_valid_o(m_axis_tvalid_o),
       .m_ready_i(m_axis_tready_i), .m_data_o(m_one), .m_last_o(m_axis_tlast_o), .m_from_o(m_from));
-  assign {m_status, m_axis_tuser_o, m_axis_tkeep_o, m_axis_tdata_o} = m_one;
+  logic [3:0] m_keep;
+  assign {m_status, m_axis_tuser_o, m_keep, m_axis_tdata_o} = m_one;
+  assign m_axis_tkeep_o = {{8{m_keep[3]}}, {8{m_keep[2]}}, {8{m_keep[1]}}, {8{m_keep[0]}}};
 
   // ---- arbitration masks and counters ----------------------------------------------------------------------------
   logic [63:0] n_in_q, n_out_q, n_drop_q, n_ok_q, n_miss_q, n_err_q, cycles_q;

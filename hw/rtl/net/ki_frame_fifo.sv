@@ -8,9 +8,12 @@
 // (a descriptor queue) how many beats a frame has. A write that finds no room is lost and sets full_o until the next
 // commit or rollback: the writer must roll back. A frame is put together with its commit or rollback, never in one
 // clock with a write of the next.
+//
+// Who reads takes LANES words a clock; a frame begins with the lowest lane, and what its last beat has above its last word is anything.
 module ki_frame_fifo #(
     parameter int WIDTH = 64,
-    parameter int DEPTH = 1024  // beats; a power of two
+    parameter int DEPTH = 1024,  // words; a power of two
+    parameter int LANES = 1      // words of a beat on the reading side; a power of two
 ) (
     input  logic             clk_i,
     input  logic             rst_ni,
@@ -19,16 +22,21 @@ module ki_frame_fifo #(
     input  logic             commit_i,
     input  logic             rollback_i,
     output logic             room_o,      // a write now finds room
-    output logic             full_o,      // a beat of the frame on trust was lost
+    output logic             full_o,      // a word of the frame on trust was lost
     output logic             snk_valid_o,
     input  logic             snk_ready_i,
-    output logic [WIDTH-1:0] snk_data_o
+    output logic [LANES*WIDTH-1:0] snk_data_o
 );
   localparam int Bits = $clog2(DEPTH);
+  localparam int LaneBits = $clog2(LANES);
+  localparam int Rows = DEPTH / LANES;
+  localparam logic [Bits:0] InBeat = (Bits + 1)'(LANES - 1);
 
-  initial if (DEPTH < 4 || (1 << Bits) != DEPTH) $fatal(1, "DEPTH must be a power of two, at least 4");
+  initial begin
+    if (DEPTH < 4 * LANES || (1 << Bits) != DEPTH) $fatal(1, "DEPTH must be a power of two, at least four beats");
+    if ((1 << LaneBits) != LANES) $fatal(1, "LANES must be a power of two");
+  end
 
-  logic [WIDTH-1:0] mem[DEPTH];
   logic [Bits:0] rd_q, commit_q, wr_q;
   logic has_room, lost_q, fetch;
 
@@ -37,9 +45,12 @@ module ki_frame_fifo #(
   assign full_o   = lost_q || (wr_valid_i && !has_room);
   assign fetch    = rd_q != commit_q && (!snk_valid_o || snk_ready_i);
 
-  always_ff @(posedge clk_i) begin
-    if (wr_valid_i && has_room) mem[wr_q[Bits-1:0]] <= wr_data_i;
-    if (fetch) snk_data_o <= mem[rd_q[Bits-1:0]];
+  for (genvar l = 0; l < LANES; l++) begin : g_lane
+    logic [WIDTH-1:0] mem[Rows];
+    always_ff @(posedge clk_i) begin
+      if (wr_valid_i && has_room && (wr_q & InBeat) == (Bits + 1)'(l)) mem[wr_q[Bits-1:LaneBits]] <= wr_data_i;
+      if (fetch) snk_data_o[l*WIDTH+:WIDTH] <= mem[rd_q[Bits-1:LaneBits]];
+    end
   end
 
   always_ff @(posedge clk_i or negedge rst_ni)
@@ -53,7 +64,8 @@ module ki_frame_fifo #(
       if (wr_valid_i && has_room) wr_q <= wr_q + 1'b1;
       if (wr_valid_i && !has_room) lost_q <= 1'b1;
       if (commit_i) begin
-        commit_q <= wr_q;
+        commit_q <= (wr_q + InBeat) & ~InBeat;
+        wr_q     <= (wr_q + InBeat) & ~InBeat;
         lost_q   <= 1'b0;
       end
       if (rollback_i) begin
@@ -61,7 +73,7 @@ module ki_frame_fifo #(
         lost_q <= 1'b0;
       end
       if (fetch) begin
-        rd_q        <= rd_q + 1'b1;
+        rd_q        <= rd_q + (Bits + 1)'(LANES);
         snk_valid_o <= 1'b1;
       end else if (snk_ready_i) snk_valid_o <= 1'b0;
     end

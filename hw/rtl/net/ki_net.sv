@@ -4,8 +4,8 @@
 //   MAC <- ki_net_tx <-   (addresses)   <- core
 //              ^--- ARP, echo --- ki_net_rx
 //
-// The core's side of the seam: payloads of UDP datagrams as 64-bit AXI-Stream, byte 0 in lane 0, every beat full, already
-// checked as far as spec/wire.md's "No answer" goes; a 16-bit tag with each; exactly one answer a request, in any order.
+// The core's side of the seam: payloads of UDP datagrams as 256-bit AXI-Stream, byte 0 in lane 0, words of 8 bytes of which
+// only a last beat has fewer than four, already checked as far as spec/wire.md's "No answer" goes; a 16-bit tag with each; exactly one answer a request, in any order.
 module ki_net #(
     parameter int SLOTS         = 256,
     parameter int REQUEST_BEATS = 2048,
@@ -30,12 +30,14 @@ module ki_net #(
     // the core
     output logic         core_valid_o,
     input  logic         core_ready_i,
-    output logic [ 63:0] core_data_o,
+    output logic [255:0] core_data_o,
+    output logic [  3:0] core_keep_o,
     output logic         core_last_o,
     output logic [ 15:0] core_tag_o,
     input  logic         core_valid_i,
     output logic         core_ready_o,
-    input  logic [ 63:0] core_data_i,
+    input  logic [255:0] core_data_i,
+    input  logic [  3:0] core_keep_i,
     input  logic         core_last_i,
     input  logic [ 16:0] core_tag_i,
     // counters of 64 bits: {no room, not ours, UDP or ICMP, IPv4, broken, dropped datagrams, ARP, echoes, answers, requests}
@@ -43,7 +45,7 @@ module ki_net #(
 );
   logic req_valid, req_ready, req_beat_valid, req_beat_ready;
   logic [103:0] req_desc;
-  logic [ 63:0] req_beat;
+  logic [255:0] req_beat;
   logic echo_valid, echo_ready, echo_beat_valid, echo_beat_ready;
   logic [138:0] echo_desc;
   logic [ 63:0] echo_beat;
@@ -120,6 +122,7 @@ module ki_net #(
       .core_valid_o,
       .core_ready_i,
       .core_data_o,
+      .core_keep_o,
       .core_last_o,
       .core_tag_o,
       .look_valid_i    (look_valid),
@@ -138,6 +141,7 @@ module ki_net #(
       .ans_valid_i      (core_valid_i),
       .ans_ready_o      (core_ready_o),
       .ans_data_i       (core_data_i),
+      .ans_keep_i       (core_keep_i),
       .ans_last_i       (core_last_i),
       .ans_tag_i        (core_tag_i),
       .look_valid_o     (look_valid),

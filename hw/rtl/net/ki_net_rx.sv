@@ -17,7 +17,7 @@
 //
 // Checks, in the order in which they claim a frame for their counter: see `count` at the end.
 module ki_net_rx #(
-    parameter int REQUEST_BEATS = 2048,  // size of the request buffer, in 8-byte beats
+    parameter int REQUEST_BEATS = 2048,  // size of the request buffer, in words of 8 bytes
     parameter int REQUESTS      = 64,    // descriptors of requests
     parameter int ECHO_BEATS    = 512    // size of the echo buffer
 ) (
@@ -33,13 +33,13 @@ module ki_net_rx #(
     input  logic [  7:0] rx_keep_i,
     input  logic         rx_last_i,
     input  logic         rx_user_i,
-    // requests: descriptor {beats 8, mac 48, ip 32, port 16}, then that many beats
+    // requests: descriptor {words 8, mac 48, ip 32, port 16}, then as many beats of four words as they need
     output logic         req_valid_o,
     input  logic         req_ready_i,
     output logic [103:0] req_desc_o,
     output logic         req_beat_valid_o,
     input  logic         req_beat_ready_i,
-    output logic [ 63:0] req_beat_o,
+    output logic [255:0] req_beat_o,
     // echoes: {length 11, checksum 16, id and sequence number 32, mac 48, ip 32}, then ceil(length / 8) beats
     output logic         echo_valid_o,
     input  logic         echo_ready_i,
@@ -354,7 +354,8 @@ module ki_net_rx #(
   // A body belongs to the request buffer or to the echo buffer by its protocol; both are settled at every verdict.
   logic [1:0] unused_room;
   ki_frame_fifo #(
-      .DEPTH(REQUEST_BEATS)
+      .DEPTH(REQUEST_BEATS),
+      .LANES(4)
   ) u_requests (
       .clk_i,
       .rst_ni,

@@ -13,7 +13,7 @@
 // Nobody starves: after a frame of one kind, the others are asked first.
 // An answer of length zero whose tag has bit 16 set frees its slot and sends nothing.
 module ki_net_tx #(
-    parameter int ANSWER_BEATS = 512,  // size of the answer buffer, in 8-byte beats; at least twice the longest answer
+    parameter int ANSWER_BEATS = 512,  // size of the answer buffer, in words of 8 bytes; at least twice the longest answer
     parameter int ANSWERS      = 64
 ) (
     input  logic         clk_i,
@@ -24,7 +24,8 @@ module ki_net_tx #(
     // answers
     input  logic         ans_valid_i,
     output logic         ans_ready_o,
-    input  logic [ 63:0] ans_data_i,
+    input  logic [255:0] ans_data_i,
+    input  logic [  3:0] ans_keep_i,  // words that are there, from the lowest
     input  logic         ans_last_i,
     input  logic [ 16:0] ans_tag_i,
     // where they go: ki_return_table
@@ -69,21 +70,23 @@ module ki_net_tx #(
   endfunction
 
   // ---- answers come in ---------------------------------------------------------------------------------------------
-  logic room, settle_q, drop_q, meta_ready, put, lost;
+  logic room, settle_q, drop_q, meta_ready, put, lost, part_v_q, part_last_q;
+  logic [71:0] part_q;  // sums of a beat's words
   logic [15:0] tag_q;
   logic [ 7:0] beats_q;
   logic [24:0] sum_q;  // 59 beats of four words need 24 bits
   logic ans_valid, ans_take, pay_valid, pay_ready;
-  logic [63:0] pay_data;
+  logic [255:0] pay_data;
   logic        m_drop;
   logic [15:0] m_tag, m_sum;
   logic [ 7:0] m_beats;
-  assign ans_ready_o = room && !settle_q;
+  assign ans_ready_o = room && !settle_q && !(part_v_q && part_last_q);
   assign put         = ans_valid_i && ans_ready_o;
 
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) begin
       settle_q <= 1'b0;
+      part_v_q <= 1'b0;
       drop_q   <= 1'b0;
       tag_q    <= '0;
       beats_q  <= '0;
@@ -94,16 +97,24 @@ module ki_net_tx #(
         beats_q  <= '0;
         sum_q    <= '0;
       end
-    end else if (put) begin
-      settle_q <= ans_last_i;
-      drop_q   <= ans_tag_i[16];
-      tag_q    <= ans_tag_i[15:0];
-      beats_q  <= beats_q + 1'b1;
-      sum_q    <= sum_q + 25'(sum4(ans_data_i));
+    end else begin
+      part_v_q <= put;
+      settle_q <= part_v_q && part_last_q;
+      if (put) begin
+        drop_q  <= ans_tag_i[16];
+        tag_q   <= ans_tag_i[15:0];
+        beats_q <= beats_q + 8'(ans_keep_i[0]) + 8'(ans_keep_i[1]) + 8'(ans_keep_i[2]) + 8'(ans_keep_i[3]);
+      end
+      if (part_v_q) sum_q <= sum_q + 25'(part_q[18*0+:18]) + 25'(part_q[18*1+:18]) + 25'(part_q[18*2+:18]) + 25'(part_q[18*3+:18]);
     end
+  always_ff @(posedge clk_i) begin
+    part_last_q <= ans_last_i;
+    for (int l = 0; l < 4; l++) part_q[18*l+:18] <= ans_keep_i[l] ? sum4(ans_data_i[64*l+:64]) : '0;
+  end
 
   ki_frame_fifo #(
-      .DEPTH(ANSWER_BEATS)
+      .WIDTH(256),
+      .DEPTH(ANSWER_BEATS / 4)
   ) u_answers (
       .clk_i,
       .rst_ni,
@@ -274,6 +285,7 @@ module ki_net_tx #(
   logic [7:0] beat_q, last_beat_q;
   logic [7:0] last_keep_q;
   logic [7:0] pay_left_q;
+  logic [1:0] lane_q;         // of the answer's beat: the word that is next
   logic in_head, needs, have, step;
   logic [63:0] body;
   logic [11:0] size;
@@ -282,13 +294,13 @@ module ki_net_tx #(
   assign in_head = beat_q < 8'd5;
   assign needs = !in_head && pay_left_q != 0;
   assign have = out_kind_q == Echo ? echo_beat_valid_i : pay_valid;
-  assign body = !needs ? 64'b0 : out_kind_q == Echo ? echo_beat_i : pay_data;
+  assign body = !needs ? 64'b0 : out_kind_q == Echo ? echo_beat_i : pay_data[64*lane_q+:64];
   assign tx_valid_o = busy_q && (!needs || have);
   assign tx_data_o = in_head ? head_q[63:0] : {body[47:0], low_q};
   assign tx_last_o = beat_q == last_beat_q;
   assign tx_keep_o = tx_last_o ? last_keep_q : 8'hff;
   assign step = tx_valid_o && tx_ready_i;
-  assign pay_ready = step && needs && out_kind_q != Echo;
+  assign pay_ready = step && needs && out_kind_q != Echo && (lane_q == 2'd3 || pay_left_q == 8'd1);
   assign echo_beat_ready_o = step && needs && out_kind_q == Echo;
   assign load = prep_q == Ready && (!busy_q || (step && tx_last_o));
   assign sent_o = (step && tx_last_o) ? {out_kind_q == Arp, out_kind_q == Echo, out_kind_q == Answer} : 3'b0;
@@ -306,11 +318,15 @@ module ki_net_tx #(
       last_beat_q <= 8'((size - 12'd1) >> 3);
       last_keep_q <= 8'hff >> (3'd0 - size[2:0]);
       pay_left_q  <= 8'((length_q + 11'd7) >> 3);
+      lane_q      <= '0;
     end else if (step) begin
       beat_q <= beat_q + 1'b1;
       head_q <= {64'b0, head_q[319:64]};
       if (!in_head) low_q <= body[63:48];
-      if (needs) pay_left_q <= pay_left_q - 1'b1;
+      if (needs) begin
+        pay_left_q <= pay_left_q - 1'b1;
+        lane_q     <= lane_q + 1'b1;
+      end
     end
 
 `ifdef VERILATOR  // Icarus has no named immediate assertions

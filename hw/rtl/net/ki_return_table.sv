@@ -16,11 +16,12 @@ module ki_return_table #(
     input  logic [103:0] req_desc_i,
     input  logic         req_beat_valid_i,
     output logic         req_beat_ready_o,
-    input  logic [ 63:0] req_beat_i,
+    input  logic [255:0] req_beat_i,
     // to the core
     output logic         core_valid_o,
     input  logic         core_ready_i,
-    output logic [ 63:0] core_data_o,
+    output logic [255:0] core_data_o,
+    output logic [  3:0] core_keep_o,    // words that are there, from the lowest
     output logic         core_last_o,
     output logic [ 15:0] core_tag_o,
     // from the packet generator: the address {mac 48, ip 32, port 16} comes one clock after the tag, whose slot is free then
@@ -36,7 +37,7 @@ module ki_return_table #(
   logic [Bits:0] fresh_q;  // slots from here on were never used
   logic has_fresh, used_valid, used_ready, slot_there, start, busy_q;
   logic [Bits-1:0] used_slot, slot, tag_q;
-  logic [7:0] left_q;
+  logic [7:0] left_q;  // words
   logic put_ready;
 
   assign has_fresh        = fresh_q != (Bits + 1)'(SLOTS);
@@ -48,7 +49,8 @@ module ki_return_table #(
 
   assign core_valid_o     = busy_q && req_beat_valid_i;
   assign core_data_o      = req_beat_i;
-  assign core_last_o      = left_q == 8'd1;
+  assign core_last_o      = left_q <= 8'd4;
+  assign core_keep_o      = {left_q > 8'd3, left_q > 8'd2, left_q > 8'd1, 1'b1};
   assign core_tag_o       = 16'(tag_q);
   assign req_beat_ready_o = busy_q && core_ready_i;
 
@@ -83,8 +85,8 @@ module ki_return_table #(
       left_q <= req_desc_i[103:96];
       tag_q  <= slot;
     end else if (core_valid_o && core_ready_i) begin
-      left_q <= left_q - 1'b1;
-      busy_q <= left_q != 8'd1;
+      left_q <= left_q - 8'd4;
+      busy_q <= !core_last_o;
     end
 
 `ifdef VERILATOR  // Icarus has no named immediate assertions

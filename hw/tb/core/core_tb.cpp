@@ -4,7 +4,9 @@
 //       a random stream on few hot keys with random gaps, stalls and memory, every answer against a plain C++ model; under
 //       --canary one memory write in 2000 is lost, and the run must fail
 //   core_tb latency  [--mem ...] [--ctrl NS] [--key N] [--value N]
-//       one request at a time: clocks from the first beat in to the first and to the last beat out, per operation (CSV)
+//       one request at a time, no refresh near it: clocks from its first beat in, and from its last, to the first and the last beat of its
+//       answer, per operation (CSV). A beat that enters in one clock and an answer that leaves in the next are two clocks from the first beat
+//       in (both ends counted) and one from the last
 //   core_tb rate     [--mem ...] [--ctrl NS] [--key N] [--value N] [--hot] [--line]
 //       as fast as the core takes them, or at a 10 Gbps line (--line): clocks per operation (CSV)
 //   core_tb vectors  [--burst] [--mem ...] --files FILE.json[,FILE.json ...]
@@ -194,12 +196,13 @@ static int run_random() {
 // ---- measuring ----------------------------------------------------------------------------------------------------
 struct Meter {
     CoreSim sim;
-    std::map<uint16_t, uint64_t> first;
+    std::map<uint16_t, uint64_t> first, sent;  // clocks of a request's first and last beat
     uint16_t tag = 0;
     long done = 0;
     std::function<void(uint16_t, CoreSim::Answer&)> cb;
     Meter(const DramTiming& t) : sim(t) {
         sim.on_first = [&](uint16_t t, uint64_t c) { first[t] = c; };
+        sim.on_sent = [&](uint16_t t, uint64_t c) { sent[t] = c; };
         sim.on_answer = [&](CoreSim::Answer& a) { done++; if (cb) cb(a.tag, a); };
     }
     void push(const Req& r) { sim.in.push_back({encode(r), tag++}); }
@@ -219,15 +222,18 @@ static int run_latency() {
     Meter m(dram_preset(opt("mem", "ddr3-1600"), num("ctrl", 30)));
     int kl = num("key", 8), vl = num("value", 8);
     Str v(vl, 'v'), s = "member01";
-    if (!opts.count("no-header")) printf("memory,ctrl_ns,key,value,operation,case,status,clocks_first_out,clocks_last_out\n");
-    int want_status = 0, got = -1;
+    if (!opts.count("no-header")) printf("memory,ctrl_ns,key,value,operation,case,status,clocks_first_out,clocks_last_out,from_last_in_to_first_out,from_last_in_to_last_out\n");
+    int got = -1;
     auto one = [&](const char* what, Req r) {
-        uint64_t f = 0, l = 0;
-        m.cb = [&](uint16_t t, CoreSim::Answer& a) { f = a.first - m.first[t] + 1; l = a.last - m.first[t] + 1; got = a.data[1]; };
+        uint64_t f = 0, l = 0, sf = 0, sl = 0;
+        m.cb = [&](uint16_t t, CoreSim::Answer& a) {
+            f = a.first - m.first[t] + 1, l = a.last - m.first[t] + 1;
+            sf = a.first - m.sent[t], sl = a.last - m.sent[t], got = a.data[1];
+        };
+        while (m.sim.dram.refresh_within(1500)) m.sim.step();
         m.go(r);
         m.drain();
-        printf("%s,%ld,%d,%d,%s,%s,%02x,%lu,%lu\n", opt("mem", "ddr3-1600").c_str(), num("ctrl", 30), kl, vl, name_of(r.op), what, got, f, l);
-        (void)want_status;
+        printf("%s,%ld,%d,%d,%s,%s,%02x,%lu,%lu,%lu,%lu\n", opt("mem", "ddr3-1600").c_str(), num("ctrl", 30), kl, vl, name_of(r.op), what, got, f, l, sf, sl);
     };
     auto quiet = [&](Req r) { m.cb = nullptr; m.go(r); m.drain(); };
     auto k = [&](const char* n) { Str x = n; x.resize(kl, '.'); return x; };

@@ -24,7 +24,8 @@ module ki_net_echo #(
     output logic [639:0] counters_o
 );
   logic valid, ready, last, first_q, out_ready;
-  logic [63:0] data, out_data;
+  logic [255:0] data, out_data;
+  logic [3:0] keep;
   logic [15:0] tag;
   logic [15:0] parts;
   function automatic logic [15:0] padded(input logic [15:0] n);
@@ -32,7 +33,7 @@ module ki_net_echo #(
   endfunction
   assign parts = padded({8'b0, data[23:16]}) + padded({8'b0, data[31:24]}) + padded(data[47:32]);
   assign ready = out_ready && !stall_i;
-  assign out_data = first_q ? {data[63:48], parts, 16'b0, 8'h00, data[7:0] | 8'h80} : data;
+  assign out_data = first_q ? {data[255:64], data[63:48], parts, 16'b0, 8'h00, data[7:0] | 8'h80} : data;
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) first_q <= 1'b1;
     else if (valid && ready) first_q <= last;
@@ -60,11 +61,13 @@ module ki_net_echo #(
       .core_valid_o   (valid),
       .core_ready_i   (ready),
       .core_data_o    (data),
+      .core_keep_o    (keep),
       .core_last_o    (last),
       .core_tag_o     (tag),
       .core_valid_i   (valid && !stall_i),
       .core_ready_o   (out_ready),
       .core_data_i    (out_data),
+      .core_keep_i    (keep),
       .core_last_i    (last),
       .core_tag_i     ({1'b0, tag}),
       .counters_o
