@@ -33,6 +33,13 @@ pub enum Outgoing {
     Plain(Vec<u8>),
     /// A reply whose header stands right before its blocks in a buffer: from which byte to which.
     Blocks(Arc<Heap>, std::ops::Range<usize>),
+    /// A reply to be seen after these parts (place, bytes) of mirrored memory have been written to the client's.
+    Placed {
+        /// The reply.
+        reply: Vec<u8>,
+        /// What has been read; no two of them meet.
+        parts: Vec<(u64, u64)>,
+    },
 }
 
 /// Memory of an inline request. The blocks begin at a page, so that they can come directly from the disk.
@@ -43,8 +50,8 @@ struct Scratch {
 struct Pending {
     request: u64,
     kind: Kind,
-    /// Bytes of each segment, as asked.
-    asked: Vec<u32>,
+    /// Bytes of each segment, as asked, and its place.
+    asked: Vec<(u32, u64)>,
     /// How each segment ended; `None` while under way.
     ended: Vec<Option<Result<u64, Errno>>>,
     left: usize,
@@ -57,6 +64,8 @@ struct Pending {
 pub struct Session {
     permissions: Arc<HashMap<String, Permission>>,
     area: Option<Arc<dyn Area>>,
+    /// The area is not the client's memory, but stands for it.
+    mirrored: bool,
     open: Vec<Permission>,
     slots: Vec<Option<Pending>>,
     free: Vec<usize>,
@@ -73,6 +82,7 @@ impl Session {
         Session {
             permissions,
             area,
+            mirrored: false,
             open: Vec::new(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -81,7 +91,12 @@ impl Session {
         }
     }
 
-    /// The memory shared with the client.
+    /// A session whose area has to be written to the client's memory: see [`Outgoing::Placed`].
+    pub fn mirrored(permissions: Arc<HashMap<String, Permission>>, area: Option<Arc<dyn Area>>) -> Session {
+        Session { mirrored: true, ..Session::new(permissions, area) }
+    }
+
+    /// The memory shared with the client, or that stands for the client's.
     pub fn area(&self) -> Option<&Arc<dyn Area>> {
         self.area.as_ref()
     }
@@ -170,6 +185,10 @@ impl Session {
         let total: u64 = request.segments.iter().map(|s| u64::from(s.bytes)).sum();
         let transfer = matches!(request.kind, Kind::Read | Kind::Write);
         let inline = transfer && request.inline;
+        if self.mirrored && request.kind == Kind::Write && !inline {
+            // What is to be written is in the client's memory only.
+            return Err(Status::BadPlace);
+        }
         if transfer && !inline {
             check_places(&request.segments, self.area.as_ref().ok_or(Status::BadPlace)?.bytes() as u64)?;
         }
@@ -191,7 +210,7 @@ impl Session {
         let mut pending = Pending {
             request: request.id,
             kind: request.kind,
-            asked: request.segments.iter().map(|s| s.bytes).collect(),
+            asked: request.segments.iter().map(|s| (s.bytes, s.place)).collect(),
             ended: vec![None; count],
             left: count,
             cancelled: false,
@@ -253,15 +272,17 @@ impl Session {
         self.ids.remove(&pending.request);
         self.inline_bytes -= pending.inline_bytes;
         let reply = pending.reply();
-        let read = pending.kind == Kind::Read && !pending.cancelled;
+        // Blocks of a request that failed or was cancelled go nowhere.
+        let good = match reply.status {
+            Status::Ok | Status::Short if pending.kind == Kind::Read => pending.good(&reply),
+            _ => Vec::new(),
+        };
         replies.push(match pending.scratch {
-            Some(scratch) if read && reply.status == Status::Ok => {
-                scratch.into_message(&reply, pending.inline_bytes)
+            Some(scratch) if !good.is_empty() => {
+                scratch.into_message(&reply, good.iter().map(|(_, bytes)| bytes).sum())
             }
-            Some(scratch) if read && reply.status == Status::Short => {
-                let before: u64 =
-                    pending.asked[..usize::from(reply.segment)].iter().map(|b| u64::from(*b)).sum();
-                scratch.into_message(&reply, before + reply.bytes)
+            None if self.mirrored && !good.is_empty() => {
+                Outgoing::Placed { reply: reply.header().to_vec(), parts: good }
             }
             _ => Outgoing::Plain(reply.header().to_vec()),
         });
@@ -269,6 +290,27 @@ impl Session {
 }
 
 impl Pending {
+    /// Places and bytes that were read: whole segments, and what there is of the one that is short.
+    fn good(&self, reply: &Reply) -> Vec<(u64, u64)> {
+        let whole = match reply.status {
+            Status::Short => usize::from(reply.segment),
+            _ => self.asked.len(),
+        };
+        let mut parts: Vec<(u64, u64)> = Vec::new();
+        for (number, (bytes, place)) in self.asked.iter().enumerate().take(whole + 1) {
+            let bytes = if number < whole { u64::from(*bytes) } else { reply.bytes };
+            match parts.last_mut() {
+                // One write does for segments that lie one behind the other.
+                Some((from, length)) if *from + *length == *place && length.is_multiple_of(8) => {
+                    *length += bytes
+                }
+                _ if bytes > 0 => parts.push((*place, bytes)),
+                _ => {}
+            }
+        }
+        parts
+    }
+
     fn reply(&self) -> Reply {
         let (kind, id) = (self.kind, self.request);
         let mut reply = Reply { kind, status: Status::Ok, segment: 0, errno: 0, id, bytes: 0 };
@@ -276,7 +318,7 @@ impl Pending {
             return Reply { status: Status::Cancelled, ..reply };
         }
         for (number, end) in self.ended.iter().enumerate() {
-            let asked = u64::from(self.asked.get(number).copied().unwrap_or(0));
+            let asked = self.asked.get(number).map_or(0, |(bytes, _)| u64::from(*bytes));
             let segment = number as u16;
             match end {
                 Some(Ok(bytes)) if *bytes >= asked || !matches!(kind, Kind::Read | Kind::Write) => {

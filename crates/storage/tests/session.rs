@@ -4,11 +4,14 @@ use kintsugidb_storage::engine::Job;
 use kintsugidb_storage::protocol::{Kind, Reply, Request, Segment, Status};
 use kintsugidb_storage::{Area, Heap, Outgoing, Permission, Session, Volume, limits};
 use proptest::prelude::*;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 const AREA: u64 = 1 << 16;
 const BYTES: u64 = 1 << 20;
+
+type Permissions = Arc<HashMap<String, Permission>>;
 
 struct World {
     session: Session,
@@ -19,6 +22,10 @@ struct World {
 impl World {
     /// A session with a data area; volume 0 is writable for its user, volume 1 is not.
     fn new() -> World {
+        World::with(Session::new)
+    }
+
+    fn with(make: impl Fn(Permissions, Option<Arc<dyn Area>>) -> Session) -> World {
         let dir = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         let permission = |name: &str, writable: bool| {
             let path = dir.join(format!("session-{name}"));
@@ -35,11 +42,8 @@ impl World {
         };
         let permissions: HashMap<_, _> = [permission("a", true), permission("b", false)].into();
         let area: Arc<dyn Area> = Arc::new(Heap::new(AREA as usize).unwrap());
-        let mut world = World {
-            session: Session::new(Arc::new(permissions), Some(area)),
-            jobs: Vec::new(),
-            replies: Vec::new(),
-        };
+        let mut world =
+            World { session: make(Arc::new(permissions), Some(area)), jobs: Vec::new(), replies: Vec::new() };
         for (id, name) in [(1, "a"), (2, "b")] {
             let open = Request {
                 kind: Kind::Open,
@@ -61,7 +65,7 @@ impl World {
         self.session.message(&bytes, &mut self.jobs, &mut self.replies).unwrap();
         match self.replies.pop()? {
             Outgoing::Plain(bytes) => Some(Reply::parse(&bytes).unwrap().0.status),
-            Outgoing::Blocks(..) => panic!("blocks without a job"),
+            Outgoing::Blocks(..) | Outgoing::Placed { .. } => panic!("blocks without a job"),
         }
     }
 }
@@ -143,6 +147,45 @@ fn a_cancelled_request_has_one_reply_that_says_so() {
     world.session.done(token, Ok(512), &mut world.replies);
     let Some(Outgoing::Plain(reply)) = world.replies.pop() else { panic!("no reply") };
     assert_eq!((Reply::parse(&reply).unwrap().0.status, world.replies.len()), (Status::Cancelled, 0));
+}
+
+#[test]
+fn what_has_been_read_into_a_mirror_and_nothing_else_is_to_be_written_to_the_client() {
+    let mut world = World::with(Session::mirrored);
+    // Two that lie together, one apart; the answer of each job decides what is good.
+    let request = transfer(Kind::Read, 0, 5, &[(0, 512, 4096), (9000, 512, 4608), (4096, 100, 0)]);
+    let (whole, apart) = ((4096, 1024), (0, 100));
+    for (ends, status, parts) in [
+        ([Ok(512), Ok(512), Ok(100)], Status::Ok, vec![whole, apart]),
+        ([Ok(512), Ok(512), Ok(60)], Status::Short, vec![whole, (0, 60)]),
+        ([Ok(512), Ok(100), Ok(100)], Status::Short, vec![(4096, 612)]),
+        ([Ok(0), Ok(512), Ok(100)], Status::Short, vec![]),
+        ([Ok(512), Err(Errno::IO), Ok(100)], Status::Io, vec![]),
+    ] {
+        assert_eq!(world.say(&request), None);
+        for (job, end) in std::mem::take(&mut world.jobs).iter().zip(ends) {
+            world.session.done(job.token, end, &mut world.replies);
+        }
+        let (reply, placed) = match world.replies.pop() {
+            Some(Outgoing::Placed { reply, parts }) => (reply, parts),
+            Some(Outgoing::Plain(reply)) => (reply, Vec::new()),
+            _ => panic!("no reply of this kind"),
+        };
+        assert_eq!((Reply::parse(&reply).unwrap().0.status, placed), (status, parts));
+    }
+    // What is to be written is not there.
+    assert_eq!(world.say(&transfer(Kind::Write, 0, 6, &[(0, 512, 0)])), Some(Status::BadPlace));
+    let bytes = [7; 512];
+    let mut inline = Request { inline: true, rest: &bytes, ..transfer(Kind::Write, 0, 6, &[(0, 512, 0)]) };
+    assert_eq!(world.say(&inline), None);
+    world.session.done(world.jobs[0].token, Ok(512), &mut world.replies);
+    assert!(matches!(world.replies.pop(), Some(Outgoing::Plain(_))));
+    // A read may do without the mirror: blocks of other than whole words cannot lie one behind the other.
+    world.jobs.clear();
+    (inline.kind, inline.rest) = (Kind::Read, &[]);
+    assert_eq!(world.say(&inline), None);
+    world.session.done(world.jobs.pop().unwrap().token, Ok(512), &mut world.replies);
+    assert!(world.replies.is_empty() || !matches!(world.replies[0], Outgoing::Placed { .. }));
 }
 
 proptest! {

@@ -56,8 +56,8 @@ impl Pipe for Posts {
         EventFlags::IN
     }
 
+    /// Does not end the announcement of a sleep: who sends while it sleeps is still woken.
     fn send(&mut self, bytes: &[u8]) -> Result<Option<usize>, Error> {
-        self.link.disarm()?;
         if !self.has_room() {
             self.link.progress()?;
         }

@@ -7,8 +7,9 @@
 //! The cache is this process's own: what others write to the volume is not seen in blocks that are cached. Writes through the same
 //! [`CachedFile`] are.
 
-use super::channel::IoError;
-use super::remote::{RemoteFile, Request};
+use super::error::IoError;
+use super::file::RemoteFile;
+use super::request::Request;
 use quick_cache::sync::{Cache, GuardResult};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

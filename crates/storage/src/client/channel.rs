@@ -1,161 +1,21 @@
 //! One connection to a target, driven by one thread: requests go in, finished ones come out. No thread, no time-out, no retry of its own.
 //!
-//! Over a fabric that maps memory, blocks come into the connection's data area and are looked at there ([`Block`]); a place is given back
-//! when its block is dropped. **A place whose request is under way is never given to anybody else**: also not when nobody waits for the
+//! Over a fabric with one-sided writes, blocks come into the connection's data area and are looked at there ([`Block`]); a place is given
+//! back when its block is dropped. Where memory is mapped the target has made the area; elsewhere this side has, and hands it out. **A place whose request is under way is never given to anybody else**: also not when nobody waits for the
 //! request any more, until the target's reply has come. When the connection dies, the whole area goes with it, so that a target that
 //! was stopped and goes on writes into memory that nobody looks at.
 
-use super::buddy::Buddy;
+use super::block::{Area, Block, Content, Held};
+use super::error::IoError;
 use crate::limits;
 use crate::protocol::{self, AREA_REGION, Info, Kind, Reply, Segment, Status, VolumeInfo};
-use kintsugidb_fabric::{self as fabric, Address, ConnectOptions, Connection, Mapping};
+use kintsugidb_fabric::{
+    self as fabric, Access, Address, ConnectOptions, Connection, Export, Fabric, Mapping,
+};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// What can go wrong with a request.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IoError {
-    /// The target refused or failed it.
-    #[error("{status}{}", if *.errno == 0 { String::new() } else { format!(" (errno {errno})") })]
-    Target {
-        /// How.
-        status: Status,
-        /// The target's errno, or 0.
-        errno: u32,
-        /// The segment that failed.
-        segment: u16,
-    },
-    /// The connection ended before the reply; a write may or may not have happened.
-    #[error("the connection to the target was lost{}", if *.unknown { "; the write may or may not have happened" } else { "" })]
-    Lost {
-        /// Whether it may have had an effect.
-        unknown: bool,
-    },
-    /// No reply in time; a write may or may not have happened.
-    #[error("no reply within {limit_ms} ms")]
-    TimedOut {
-        /// The limit, in milliseconds.
-        limit_ms: u64,
-    },
-    /// Nobody waits for it any more.
-    #[error("cancelled")]
-    Cancelled,
-    /// The request is larger than the target takes.
-    #[error("the request is larger than the target takes")]
-    TooMuch,
-    /// The target said something that makes no sense.
-    #[error("the target broke the protocol: {0}")]
-    Protocol(&'static str),
-    /// The target cannot be reached.
-    #[error("{0}")]
-    Connect(String),
-}
-
-impl IoError {
-    fn from_reply(reply: &Reply) -> IoError {
-        match reply.status {
-            Status::Cancelled => IoError::Cancelled,
-            status => IoError::Target { status, errno: reply.errno, segment: reply.segment },
-        }
-    }
-}
-
-impl From<IoError> for std::io::Error {
-    fn from(why: IoError) -> std::io::Error {
-        use std::io::ErrorKind;
-        let kind = match &why {
-            IoError::Target { status: Status::NoSuchVolume, .. } => ErrorKind::NotFound,
-            IoError::Target { status: Status::ReadOnly, .. } => ErrorKind::PermissionDenied,
-            IoError::Target { status: Status::Short, .. } => ErrorKind::UnexpectedEof,
-            IoError::TimedOut { .. } => ErrorKind::TimedOut,
-            IoError::Lost { .. } => ErrorKind::ConnectionReset,
-            _ => ErrorKind::Other,
-        };
-        std::io::Error::new(kind, why)
-    }
-}
-
-/// The data area and who has which place of it.
-struct Area {
-    memory: Arc<Mapping>,
-    places: Mutex<Buddy>,
-}
-
-impl Area {
-    fn take(self: &Arc<Self>, bytes: u64) -> Option<Held> {
-        let at = self.places.lock().unwrap_or_else(PoisonError::into_inner).take(bytes)?;
-        Some(Held { area: self.clone(), at, bytes })
-    }
-}
-
-/// A place that is in use until this is dropped.
-struct Held {
-    area: Arc<Area>,
-    at: u64,
-    bytes: u64,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.area.places.lock().unwrap_or_else(PoisonError::into_inner).give(self.at, self.bytes);
-    }
-}
-
-enum Content {
-    Place(Held),
-    Message(Vec<u8>, usize),
-    Nothing,
-}
-
-/// What a request has read: all its segments, one after another.
-pub struct Block {
-    content: Content,
-    bytes: usize,
-}
-
-impl std::fmt::Debug for Block {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Block({} bytes)", self.bytes)
-    }
-}
-
-impl Block {
-    /// Bytes that were read.
-    pub fn len(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether nothing was read.
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
-
-    /// Copies bytes out of it, from `offset` on. `false`: it is not so long.
-    #[must_use]
-    pub fn copy_to(&self, offset: usize, into: &mut [u8]) -> bool {
-        if offset.checked_add(into.len()).is_none_or(|end| end > self.bytes) {
-            return false;
-        }
-        match &self.content {
-            Content::Place(held) => held.area.memory.load_bytes(held.at + offset as u64, into).is_ok(),
-            Content::Message(message, start) => {
-                into.copy_from_slice(&message[start + offset..][..into.len()]);
-                true
-            }
-            Content::Nothing => into.is_empty(),
-        }
-    }
-
-    /// A copy of all of it.
-    pub fn to_vec(&self) -> Vec<u8> {
-        let mut out = vec![0; self.bytes];
-        let whole = self.copy_to(0, &mut out);
-        debug_assert!(whole);
-        out
-    }
-}
 
 /// A request that has ended.
 #[derive(Debug)]
@@ -187,6 +47,8 @@ const OPEN: u64 = 1 << 63;
 pub struct Channel {
     link: Box<dyn Connection>,
     area: Option<Arc<Area>>,
+    /// The area is mapped at both sides, so that what is written can be left there, too.
+    shared: bool,
     info: Info,
     pending: HashMap<u64, Pending>,
     last: u64,
@@ -202,21 +64,43 @@ impl Channel {
     /// # Errors
     /// [`IoError::Connect`], [`IoError::Protocol`].
     pub fn connect(address: &Address, options: &ConnectOptions) -> Result<Channel, IoError> {
-        let connected =
-            fabric::connect(address, options).map_err(|why| IoError::Connect(format!("{address}: {why}")))?;
+        let wrong = |why: fabric::Error| IoError::Connect(format!("{address}: {why}"));
+        let mut options = options.clone();
+        let own = match address.fabric() {
+            Fabric::Rdma => Some(Arc::new(Mapping::buffer(limits::AREA_BYTES).map_err(wrong)?)),
+            _ => None,
+        };
+        options.exports.extend(own.iter().map(Channel::export));
+        let connected = fabric::connect(address, &options).map_err(wrong)?;
+        Channel::over(connected, own)
+    }
+
+    /// How memory of this side's is handed out for blocks to be written there.
+    pub(super) fn export(memory: &Arc<Mapping>) -> Export {
+        Export { id: AREA_REGION, access: Access::ReadWrite, memory: memory.clone() }
+    }
+
+    /// Over a connection. `own`: the area that was handed out to the target.
+    pub(super) fn over(connected: fabric::Connected, own: Option<Arc<Mapping>>) -> Result<Channel, IoError> {
         let info = Info::parse(&connected.info).ok_or(IoError::Protocol("it is no storage target"))?;
-        let link = connected.connection;
-        let mapped = link.direct(AREA_REGION).filter(|m| {
-            info.area_bytes.is_power_of_two()
-                && info.area_bytes >= 4096
-                && m.len() == info.area_bytes
-                && m.writable()
-        });
-        let area =
-            mapped.map(|memory| Arc::new(Area { places: Mutex::new(Buddy::new(memory.len())), memory }));
+        let (link, incarnation) = (connected.connection, connected.incarnation);
+        let mapped = link.direct(AREA_REGION).filter(|m| m.len() == info.area_bytes && m.writable());
+        let shared = own.is_none() && mapped.is_some();
+        let usable = |m: &Arc<Mapping>| m.len().is_power_of_two() && m.len() >= 4096;
+        let area = own.or(mapped).filter(usable).map(Area::new);
         let (pending, message, ended) = (HashMap::new(), Vec::new(), Vec::new());
-        let incarnation = connected.incarnation;
-        Ok(Channel { link, area, info, pending, last: 0, inline_bytes: 0, message, incarnation, ended })
+        Ok(Channel {
+            link,
+            area,
+            shared,
+            info,
+            pending,
+            last: 0,
+            inline_bytes: 0,
+            message,
+            incarnation,
+            ended,
+        })
     }
 
     /// Which life of the target it is.
@@ -239,32 +123,28 @@ impl Channel {
         self.pending.len()
     }
 
-    /// Begins to open a volume; see [`Channel::opened`].
-    fn begin_open(&mut self, name: &str) -> Result<u64, IoError> {
-        self.last += 1;
+    /// Begins to open a volume. Its end has a block that is a [`VolumeInfo`].
+    pub(super) fn begin_open(&mut self, name: &str, token: u64) -> Result<Result<(), NoRoom>, IoError> {
+        if self.pending.len() >= self.requests() {
+            return Ok(Err(NoRoom));
+        }
         let mut bytes = Vec::new();
-        protocol::encode(&mut bytes, Kind::Open, false, 0, self.last, &[]);
+        protocol::encode(&mut bytes, Kind::Open, false, 0, self.last + 1, &[]);
         bytes.extend_from_slice(name.as_bytes());
-        self.link.send(&bytes).map_err(lost)?;
-        let pending = Pending {
-            token: self.last | OPEN,
-            kind: Kind::Open,
-            asked: 0,
-            segments: Vec::new(),
-            held: None,
-            inline_bytes: 0,
-        };
-        self.pending.insert(self.last, pending);
-        Ok(self.last | OPEN)
+        let (kind, asked, segments, held, inline_bytes) = (Kind::Open, 0, Vec::new(), None, 0);
+        self.send(&bytes, Pending { token, kind, asked, segments, held, inline_bytes })
     }
 
-    /// Opens a volume, and waits for it. To be called when nothing is under way.
+    /// Opens a volume, and waits for it.
     ///
     /// # Errors
     /// [`IoError`].
     pub fn open(&mut self, name: &str, limit: Duration) -> Result<VolumeInfo, IoError> {
         let deadline = Instant::now() + limit;
-        let id = self.begin_open(name)?;
+        let id = (self.last + 1) | OPEN;
+        if self.begin_open(name, id)?.is_err() {
+            return Err(IoError::TooMuch);
+        }
         let mut finished = Vec::new();
         loop {
             self.poll(&mut finished)?;
@@ -277,7 +157,7 @@ impl Channel {
             if left.is_zero() {
                 return Err(IoError::TimedOut { limit_ms: limit.as_millis() as u64 });
             }
-            self.link.wait(left).map_err(lost)?;
+            self.link.wait(left).map_err(IoError::lost)?;
         }
     }
 
@@ -291,12 +171,11 @@ impl Channel {
         ranges: &[(u64, u32)],
         token: u64,
     ) -> Result<Result<(), NoRoom>, IoError> {
-        let total: u64 = ranges.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
-        let place = match self.begin(ranges.len(), total, 0)? {
-            Ok(place) => place,
-            Err(no) => return Ok(Err(no)),
-        };
-        self.request(Kind::Read, volume, ranges, None, place, token)
+        // Places begin at whole words, and the ranges' lie one behind the other.
+        let words =
+            ranges.split_last().is_none_or(|(_, others)| others.iter().all(|(_, bytes)| bytes % 8 == 0));
+        let area = self.area.clone().filter(|_| words);
+        self.transfer(Kind::Read, volume, ranges, area, None, token)
     }
 
     /// Begins to write bytes to a volume.
@@ -310,18 +189,9 @@ impl Channel {
         bytes: &[u8],
         token: u64,
     ) -> Result<Result<(), NoRoom>, IoError> {
-        let total = bytes.len() as u64;
-        let place = match self.begin(1, total, total)? {
-            Ok(place) => place,
-            Err(no) => return Ok(Err(no)),
-        };
-        if let (Some(held), Some(area)) = (&place, &self.area) {
-            area.memory
-                .store_bytes(held.at, bytes)
-                .map_err(|_| IoError::Protocol("the data area cannot be written"))?;
-        }
-        let length = u32::try_from(total).map_err(|_| IoError::TooMuch)?;
-        self.request(Kind::Write, volume, &[(offset, length)], Some(bytes), place, token)
+        let length = u32::try_from(bytes.len()).map_err(|_| IoError::TooMuch)?;
+        let area = self.area.clone().filter(|_| self.shared);
+        self.transfer(Kind::Write, volume, &[(offset, length)], area, Some(bytes), token)
     }
 
     /// Begins to bring to the medium what was written.
@@ -329,10 +199,7 @@ impl Channel {
     /// # Errors
     /// As [`Channel::read`].
     pub fn flush(&mut self, volume: u32, token: u64) -> Result<Result<(), NoRoom>, IoError> {
-        match self.begin(0, 0, 0)? {
-            Ok(_) => self.request(Kind::Flush, volume, &[], None, None, token),
-            Err(no) => Ok(Err(no)),
-        }
+        self.request(Kind::Flush, volume, &[], None, None, token)
     }
 
     /// Begins to say that a range holds nothing of value.
@@ -346,35 +213,44 @@ impl Channel {
         bytes: u32,
         token: u64,
     ) -> Result<Result<(), NoRoom>, IoError> {
-        match self.begin(1, 0, 0)? {
-            Ok(_) => self.request(Kind::Trim, volume, &[(offset, bytes)], None, None, token),
-            Err(no) => Ok(Err(no)),
-        }
+        self.request(Kind::Trim, volume, &[(offset, bytes)], None, None, token)
     }
 
-    /// Room for a request: the outer error is final, the inner one says not now.
-    fn begin(
+    /// Requests that can be under way.
+    fn requests(&self) -> usize {
+        (self.info.outstanding as usize).min(limits::OUTSTANDING)
+    }
+
+    /// Begins a request that moves blocks: through the area, or in its messages. The outer error is final, the inner one says not now.
+    fn transfer(
         &mut self,
-        segments: usize,
-        bytes: u64,
-        _out: u64,
-    ) -> Result<Result<Option<Held>, NoRoom>, IoError> {
-        if bytes > self.request_bytes() || segments > (self.info.segments as usize).min(limits::SEGMENTS) {
+        kind: Kind,
+        volume: u32,
+        ranges: &[(u64, u32)],
+        area: Option<Arc<Area>>,
+        content: Option<&[u8]>,
+        token: u64,
+    ) -> Result<Result<(), NoRoom>, IoError> {
+        let bytes: u64 = ranges.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
+        if bytes > self.request_bytes() || ranges.len() > (self.info.segments as usize).min(limits::SEGMENTS)
+        {
             return Err(IoError::TooMuch);
         }
-        if self.pending.len() >= (self.info.outstanding as usize).min(limits::OUTSTANDING) {
-            return Ok(Err(NoRoom));
+        let Some(area) = area.filter(|_| bytes > 0) else {
+            if self.inline_bytes + bytes > limits::INLINE_BYTES {
+                return Ok(Err(NoRoom));
+            }
+            return self.request(kind, volume, ranges, content.or(Some(&[])), None, token);
+        };
+        let Some(held) = area.take(bytes) else { return Ok(Err(NoRoom)) };
+        if let Some(content) = content {
+            let stored = area.memory.store_bytes(held.at, content);
+            stored.map_err(|_| IoError::Protocol("the data area cannot be written"))?;
         }
-        if bytes == 0 {
-            return Ok(Ok(None));
-        }
-        match &self.area {
-            Some(area) => Ok(area.take(bytes).map(Some).ok_or(NoRoom)),
-            None if self.inline_bytes + bytes > limits::INLINE_BYTES => Ok(Err(NoRoom)),
-            None => Ok(Ok(None)),
-        }
+        self.request(kind, volume, ranges, None, Some(held), token)
     }
 
+    /// `content`: what the message carries, if its blocks travel in messages; nothing for a read.
     fn request(
         &mut self,
         kind: Kind,
@@ -384,35 +260,39 @@ impl Channel {
         held: Option<Held>,
         token: u64,
     ) -> Result<Result<(), NoRoom>, IoError> {
-        let transfer = matches!(kind, Kind::Read | Kind::Write);
-        let inline = transfer && self.area.is_none();
-        let mut place = held.as_ref().map_or(0, |h| h.at);
+        if self.pending.len() >= self.requests() {
+            return Ok(Err(NoRoom));
+        }
+        let mut place = held.as_ref().map(|h| h.at);
         let mut segments = Vec::with_capacity(ranges.len());
         let mut asked = 0;
         for (offset, bytes) in ranges {
-            segments.push(Segment { offset: *offset, bytes: *bytes, place: if inline { 0 } else { place } });
-            place += u64::from(*bytes);
+            segments.push(Segment { offset: *offset, bytes: *bytes, place: place.unwrap_or(0) });
+            place = place.map(|at| at + u64::from(*bytes));
             asked += u64::from(*bytes);
         }
-        let id = self.last + 1;
+        let inline = content.is_some();
         let mut message = std::mem::take(&mut self.message);
         message.clear();
-        protocol::encode(&mut message, kind, inline, volume, id, &segments);
-        if let (true, Some(content)) = (inline, content) {
-            message.extend_from_slice(content);
-        }
-        let sent = self.link.send(&message);
+        protocol::encode(&mut message, kind, inline, volume, self.last + 1, &segments);
+        message.extend_from_slice(content.unwrap_or_default());
+        let segments = if ranges.len() > 1 { ranges.iter().map(|r| r.1).collect() } else { Vec::new() };
+        let inline_bytes = if inline { asked } else { 0 };
+        let sent = self.send(&message, Pending { token, kind, asked, segments, held, inline_bytes });
         self.message = message;
-        match sent {
+        sent
+    }
+
+    /// Sends the request of the next number.
+    fn send(&mut self, message: &[u8], pending: Pending) -> Result<Result<(), NoRoom>, IoError> {
+        match self.link.send(message) {
             Ok(()) => {}
             Err(fabric::Error::Full) => return Ok(Err(NoRoom)),
-            Err(why) => return Err(lost(why)),
+            Err(why) => return Err(IoError::lost(why)),
         }
-        self.last = id;
-        let inline_bytes = if inline { asked } else { 0 };
-        self.inline_bytes += inline_bytes;
-        let segments = if ranges.len() > 1 { ranges.iter().map(|r| r.1).collect() } else { Vec::new() };
-        self.pending.insert(id, Pending { token, kind, asked, segments, held, inline_bytes });
+        self.last += 1;
+        self.inline_bytes += pending.inline_bytes;
+        self.pending.insert(self.last, pending);
         Ok(Ok(()))
     }
 
@@ -434,7 +314,7 @@ impl Channel {
                 },
                 // What has come before the end is handed out first.
                 Err(_) if finished.len() > before => break Ok(finished.len() - before),
-                Err(why) => break Err(lost(why)),
+                Err(why) => break Err(IoError::lost(why)),
             }
         };
         self.message = message;
@@ -490,7 +370,7 @@ impl Channel {
         if !self.ended.is_empty() {
             return Ok(true);
         }
-        self.link.wait(limit).map_err(lost)
+        self.link.wait(limit).map_err(IoError::lost)
     }
 
     /// Announces sleep on [`Channel::fd`]. `false`: do not sleep.
@@ -501,7 +381,7 @@ impl Channel {
         if !self.ended.is_empty() {
             return Ok(false);
         }
-        self.link.arm().map_err(lost)
+        self.link.arm().map_err(IoError::lost)
     }
 
     /// Readable when an armed channel has something to poll.
@@ -517,12 +397,5 @@ impl Channel {
         protocol::encode(&mut bytes, Kind::Cancel, false, 0, 0, &[segment]);
         // Only a hint: if it cannot be sent, the request runs to its end.
         let _ = self.link.send(&bytes);
-    }
-}
-
-fn lost(why: fabric::Error) -> IoError {
-    match why {
-        fabric::Error::Protocol(what) => IoError::Protocol(what),
-        _ => IoError::Lost { unknown: false },
     }
 }
