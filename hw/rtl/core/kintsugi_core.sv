@@ -103,6 +103,7 @@ module kintsugi_core #(
 
   // ---- dispatch --------------------------------------------------------------------------------------------------
   logic [N-1:0] busy, full, can, held, avail, target, copy_to_q;
+  logic [N-1:0] keyed_q;  // has a lock; what has no key holds none
   logic [32*N-1:0] lock_q;
   logic p_plain, p_fresh, ix_ready, copying_q;
   logic [3:0] copy_last_q;
@@ -114,17 +115,30 @@ module kintsugi_core #(
   always_comb
     for (int i = 0; i < N; i++) begin
       can[i]  = p_plain || TYPES[5*i+{29'd0, p_op[6:4]}];
+`ifdef MUTANT_OVERTAKE
+      held[i] = busy[i] && keyed_q[i] && lock_q[i*32+:32] == p_hk && !p_plain && !full[i];
+`elsif MUTANT_KEYLESS
       held[i] = busy[i] && lock_q[i*32+:32] == p_hk && !p_plain;
+`else
+      held[i] = busy[i] && keyed_q[i] && lock_q[i*32+:32] == p_hk && !p_plain;
+`endif
     end
   assign avail = ~busy & can;
   // a held key's context, else the first free one
+`ifdef MUTANT_LOSE
+  assign target = |held ? held & can : avail & (~avail + 1'b1);
+`elsif MUTANT_TWICE
+  assign target = |held ? held & can & ~full : avail;
+`else
   assign target = |held ? held & can & ~full : avail & (~avail + 1'b1);
+`endif
   assign p_fresh = !(|held) && !p_plain;
   assign p_take = p_valid && |target && !copying_q && (!p_fresh || ix_ready);
 
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) begin
       copying_q <= 1'b0;
+      keyed_q <= '0;
       lock_q <= '0;
       copy_last_q <= '0;
       copy_q <= '0;
@@ -135,7 +149,11 @@ module kintsugi_core #(
         copy_last_q <= p_last[5:2];
         copy_q <= '0;
         copy_to_q <= target;
-        for (int i = 0; i < N; i++) if (target[i]) lock_q[i*32+:32] <= p_plain ? ~32'd0 : p_hk;
+        for (int i = 0; i < N; i++)
+          if (target[i]) begin
+            keyed_q[i] <= !p_plain;
+            lock_q[i*32+:32] <= p_hk;
+          end
       end else if (copying_q) begin
         copy_q <= copy_q + 4'd1;
         copying_q <= copy_q != copy_last_q;
@@ -491,7 +509,9 @@ module kintsugi_core #(
       turn_q <= '0;
       {n_in_q, n_out_q, n_drop_q, n_ok_q, n_miss_q, n_err_q, cycles_q} <= '0;
     end else begin
+`ifndef MUTANT_STARVE
       if (|cx_rdy && |cx_v) ix_mask_q <= ~(ix_pick | (ix_pick - 1'b1));
+`endif
       if (|al_v) al_mask_q <= ~(al_rdy | (al_rdy - 1'b1));
       if (|fr_v) fr_mask_q <= ~(fr_rdy | (fr_rdy - 1'b1));
       turn_q <= turn_q + 8'd1;
@@ -514,4 +534,8 @@ module kintsugi_core #(
   assign stats = {
     256'd0, cycles_q, 32'd0, net_counters_i[64+:32], 32'd0, net_counters_i[32+:32], 32'd0, Cells[31:0], 32'd0, used,
     n_err_q, n_miss_q, n_ok_q, 32'd0, net_counters_i[0+:32], n_drop_q + {32'd0, net_counters_i[96+:32]}, n_out_q, n_in_q};
+
+`ifdef FORMAL
+  `include "ki_dispatch_props.svh"
+`endif
 endmodule
