@@ -5,10 +5,10 @@ CORE_TB  := $(BUILD)/c8/core_tb
 VECTORS  := $(shell echo $(ROOT)/spec/vectors/v1/*.json | tr ' ' ,)
 CORE_SRC := $(CORE_RTL) $(wildcard $(HW)/rtl/core/*.svh) $(wildcard $(HW)/sim/*.h) $(HW)/tb/core/core_tb.cpp $(HW)/tb/core/build.py
 
-.PHONY: core-lint core-test core-formal core-long figures
+.PHONY: core-lint core-test core-formal core-cocotb core-cocotb-long core-long figures
 lint: core-lint
-test: core-formal core-test
-long: core-long
+test: core-formal core-test core-cocotb
+long: core-long core-cocotb-long
 
 core-lint: tools
 	$(PYTHON) $(HW)/tools/gen_crc.py --check
@@ -33,6 +33,15 @@ core-test: $(CORE_TB)
 	timeout 500 $(BUILD)/strings/strings_tb 50000 2 800
 	$(WITH) $(HW)/tb/core/build_strings.sh $(BUILD)/strings-stale -DMUTANT_STALE
 	timeout 500 $(BUILD)/strings-stale/strings_tb 50000 1 12 > /dev/null; test $$? -eq 1
+
+# against the Python reference, by cocotbext-axi; with its canary
+CORE_COCOTB := $(WITH) python $(HW)/tb/run.py ki_core_bench tb/whole/test_core.py --include rtl/core tb/whole --sources 'rtl/core/*.sv' tb/whole/ki_core_bench.sv --build $(BUILD)
+core-cocotb: tools
+	$(CORE_COCOTB)
+
+core-cocotb-long: tools
+	export KINTSUGI_OPERATIONS=5000; $(CORE_COCOTB)
+	export KINTSUGI_OPERATIONS=2000; $(CORE_COCOTB) --parameter CONTEXTS=8 ORDERS=4
 
 # a million operations a configuration: the usual one, one context, and too little memory (so that it runs out all the time)
 core-long: $(CORE_TB)

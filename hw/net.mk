@@ -12,10 +12,10 @@ APPLIANCE := $(BUILD)/appliance/appliance
 SERVER    ?= $(ROOT)/target/release/kintsugi
 REF     := $(ROOT)/spec/reference
 
-.PHONY: net-lint net-test vectors sim sim-test whole-test whole-long
+.PHONY: net-lint net-test vectors sim sim-test whole-test whole-long whole-cocotb whole-cocotb-long
 lint: net-lint
-test: vectors net-test sim-test whole-test
-long: whole-long net-icarus
+test: vectors net-test sim-test whole-test whole-cocotb
+long: whole-long whole-cocotb-long net-icarus
 
 net-lint: tools
 	$(WITH) verilator --lint-only -Wall -sv --top-module ki_net $(HW)/rtl/net/net.vlt $(NET_RTL)
@@ -58,6 +58,15 @@ whole-test: sim
 
 whole-long: sim
 	$(PYTHON) $(HW)/sim/test_whole.py $(APPLIANCE) --server $(SERVER) --operations 100000 --seed 2
+
+# The same through cocotb: its MAC, its memories, every channel stalled at random, the Python reference; with its canary.
+WHOLE_COCOTB := $(WITH) python $(HW)/tb/run.py ki_whole_bench tb/whole/test_top.py --include rtl/core tb/whole --build $(BUILD) \
+  --sources 'rtl/core/*.sv' 'rtl/net/*.sv' rtl/kintsugi_top.sv tb/whole/ki_whole_bench.sv
+whole-cocotb: tools
+	$(WHOLE_COCOTB)
+
+whole-cocotb-long: tools
+	export KINTSUGI_OPERATIONS=4000; $(WHOLE_COCOTB)
 
 # Writes docs/results/appliance-line.*
 .PHONY: line

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds a top with Verilator (or Icarus) and runs a cocotb bench on it.
 
-    run.py TOP MODULE [--sim verilator|icarus] [--sources GLOB …] [--parameter NAME=VALUE …] [--build DIR]
+    run.py TOP MODULE [--sim verilator|icarus] [--sources GLOB …] [--parameter NAME=VALUE …] [--include DIR …] --build DIR
 """
 
 import argparse
@@ -20,14 +20,15 @@ def main():
     p.add_argument("--sim", default="verilator")
     p.add_argument("--sources", nargs="+", required=True, help="from hw/")
     p.add_argument("--parameter", nargs="*", default=[])
+    p.add_argument("--include", nargs="*", default=[], help="folders, from hw/")
     p.add_argument("--build", required=True)
     a = p.parse_args()
     bench = HW / a.module
-    build = pathlib.Path(a.build).resolve() / f"{a.top}-{bench.stem}-{a.sim}"
+    build = pathlib.Path(a.build).resolve() / "-".join([a.top, bench.stem, a.sim, *a.parameter])
     sources = sorted(s for pattern in a.sources for s in HW.glob(pattern))
     flags = {
-        "verilator": ["--assert", "-Wno-fatal", "-O3", "--x-assign", "unique", "--x-initial", "unique"],
-        "icarus": ["-g2012"],
+        "verilator": [*(f"-I{HW / d}" for d in a.include), "--assert", "-Wno-fatal", "-O3", "--x-assign", "unique", "--x-initial", "unique"],
+        "icarus": ["-g2012", *(f"-I{HW / d}" for d in a.include)],
     }[a.sim]
     runner = get_runner(a.sim)
     runner.build(

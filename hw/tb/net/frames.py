@@ -54,20 +54,26 @@ def arp(target=OUR_IP, operation=1, sender_mac=PEER_MAC, sender_ip=PEER_IP, head
     return ethernet(head + struct.pack("!H", operation) + sender_mac + sender_ip + bytes(6) + target, 0x0806, dst=dst)
 
 
-def take_datagram(frame, *, dst_mac=PEER_MAC, dst_ip=PEER_IP, dst_port=PEER_PORT):
-    """The payload of an answer; everything about the frame is checked."""
+def take_datagram_of_anyone(frame):
+    """(payload, MAC, address, port) of an answer and whom it goes to; everything about the frame is checked."""
     assert len(frame) >= 60, f"frame of {len(frame)} bytes"
-    assert frame[:6] == dst_mac and frame[6:12] == OUR_MAC and frame[12:14] == b"\x08\x00", frame[:14].hex()
+    assert frame[6:12] == OUR_MAC and frame[12:14] == b"\x08\x00", frame[:14].hex()
     ip = frame[14:34]
     total = struct.unpack("!H", ip[2:4])[0]
-    assert ip[0] == 0x45 and checksum(ip) == 0 and ip[9] == 17, ip.hex()
-    assert ip[12:16] == OUR_IP and ip[16:20] == dst_ip, ip.hex()
+    assert ip[0] == 0x45 and checksum(ip) == 0 and ip[9] == 17 and ip[12:16] == OUR_IP, ip.hex()
     assert len(frame) == max(60, 14 + total) and not any(frame[14 + total :]), "padding"
     datagram = frame[34 : 14 + total]
     sport, dport, length, csum = struct.unpack("!HHHH", datagram[:8])
-    assert (sport, dport, length) == (OUR_PORT, dst_port, len(datagram))
+    assert (sport, length) == (OUR_PORT, len(datagram))
     assert csum and checksum(ip[12:20] + struct.pack("!BBH", 0, 17, length) + datagram) == 0, "UDP checksum"
-    return datagram[8:]
+    return datagram[8:], frame[:6], ip[16:20], dport
+
+
+def take_datagram(frame, *, dst_mac=PEER_MAC, dst_ip=PEER_IP, dst_port=PEER_PORT):
+    """The payload of an answer to one peer."""
+    payload, *to = take_datagram_of_anyone(frame)
+    assert to == [dst_mac, dst_ip, dst_port], frame[:42].hex()
+    return payload
 
 
 def take_echo(frame):
