@@ -96,13 +96,13 @@ always @(*) if (f_sink >= FK) assume (m_axis_tready_i);
 
 // ---- nothing dropped, nothing twice ---------------------------------------------------------------------------------------------
 logic [N-1:0] f_to, f_mine;
-logic [5:0] f_left, f_at;  // of the body: words to come, the next one
+logic [5:0] f_left, f_at;  // of the body: rows of four words to come, the next one
 always_ff @(posedge clk_i or negedge rst_ni)
   if (!rst_ni) {f_to, f_left, f_at, f_mine} <= '0;
   else begin
     if (p_take) begin
       f_to   <= target;
-      f_left <= p_drop || p_err != StOk ? 6'd0 : p_words;  // a word a clock
+      f_left <= p_drop || p_err != StOk || p_words == 0 ? 6'd0 : {2'd0, p_last[5:2]} + 6'd1;
       f_at   <= '0;
     end else if (f_left != 0) begin
       f_left <= f_left - 6'd1;

@@ -4,7 +4,7 @@ module ki_core_bench #(
     parameter int CONTEXTS  = 4,
     parameter int ORDERS    = 2,
     parameter int ADDR_BITS = 12,
-    localparam int DATA     = 64,  // width of memory's data, and of requests and answers
+    localparam int DATA     = 256,  // width of memory's data, and of requests and answers
     localparam int PORTS    = 2,
     localparam int ID_BITS  = $clog2(CONTEXTS)
 ) (

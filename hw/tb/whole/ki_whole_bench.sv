@@ -3,7 +3,7 @@
 module ki_whole_bench #(
     parameter int CONTEXTS  = 4,
     parameter int ADDR_BITS = 12,
-    localparam int DATA     = 64,  // width of memory's data
+    localparam int DATA     = 256,  // width of memory's data
     localparam int PORTS    = 2,
     localparam int ID_BITS  = $clog2(CONTEXTS)
 ) (
