@@ -60,7 +60,7 @@ module ki_merge #(
       end
     end
   always_ff @(posedge clk_i)
-    if (go) begin
+    if (room) begin  // without a grant too, so that only the sink's answer enables this many registers
       m_data_o <= data;
       m_last_o <= |(grant & s_last_i);
       m_from_o <= grant;

@@ -47,52 +47,46 @@ module ki_parse (
   logic [7:0]  op_q, klen_q, slen_q, err_q;
   logic [3:0]  flags_q;
   logic [15:0] vlen_q, id_q, tag_q;
-  logic        drop_q;
-  logic [11:0] beat_q;                // of the beat on the port
-  logic [7:0]  kw_q, ksw_q;           // words of the key, of key and subkey
-  logic [13:0] total_q;               // words of the body
+  logic        no_request_q, drop_q;
+  logic [11:0] beat_q;                // of the beat on the port; 0 if it is a header's
+  logic [6:0]  ks_q;                  // words of key and subkey
+  logic [7:0]  vw_q;                  // of the value
+  logic        huge_q;                // more than that
+  logic [5:0]  k_left_q, s_left_q;    // words of the key, of key and subkey, from that beat on
 
-  // ---- the header: lengths in words ------------------------------------------------------------------------------
+  // ---- clock 0: which bytes of the beat count --------------------------------------------------------------------
   logic [7:0] b_op, b_klen, b_slen;
   logic [3:0] b_flags, b_version;
   logic [15:0] b_vlen;
   assign {b_vlen, b_slen, b_klen, b_version, b_flags, b_op} = s_tdata_i[47:0];
-  logic [7:0] b_kw, b_sw;
-  logic [13:0] b_vw;
-  assign b_kw = {3'b0, b_klen[7:3]} + {7'd0, |b_klen[2:0]};
-  assign b_sw = {3'b0, b_slen[7:3]} + {7'd0, |b_slen[2:0]};
-  assign b_vw = {1'b0, b_vlen[15:3]} + {13'd0, |b_vlen[2:0]};
+  // Beat 0 has three words of the body: there it matters which numbers of words the lengths reach, and for the beats behind it what is left.
+  logic [4:1] k_has, s_has, ks_has;   // at least so many words
+  logic [8:0] k_off, s_off;
+  logic [5:0] b_kw, k_next, s_next;
+  logic [6:0] ks_off;
+  function automatic logic [4:1] has(input logic [7:0] n);
+    has = {|n[7:5] || (&n[4:3] && |n[2:0]), |n[7:5] || (n[4] && |n[3:0]), |n[7:4] || (n[3] && |n[2:0]), |n};
+  endfunction
+  assign k_has = has(b_klen);
+  assign s_has = has(b_slen);
+  assign ks_has = {k_has[4] || s_has[4] || (k_has[3] && s_has[1]) || (k_has[2] && s_has[2]) || (k_has[1] && s_has[3]),
+      k_has[3] || s_has[3] || (k_has[2] && s_has[1]) || (k_has[1] && s_has[2]), k_has[2] || s_has[2] || (k_has[1] && s_has[1]),
+      k_has[1] || s_has[1]};
+  assign b_kw = {1'b0, b_klen[7:3]} + {5'd0, |b_klen[2:0]};
+  assign k_off = {1'b0, b_klen} - 9'd17;  // (n + 7 - 24) / 8
+  assign s_off = {1'b0, b_slen} - 9'd17;
+  assign ks_off = {1'b0, b_kw} + {s_off[8], s_off[8:3]};
+  assign k_next = first_q ? k_off[8:3] & {6{!k_off[8]}} : k_left_q > 6'd4 ? k_left_q - 6'd4 : 6'd0;
+  assign s_next = first_q ? ks_off[5:0] & {6{!ks_off[6]}} : s_left_q > 6'd4 ? s_left_q - 6'd4 : 6'd0;
 
-  logic [7:0] kw, ksw;
-  logic [13:0] total;
-  logic [2:0] kcut, scut, vcut;       // bytes in the last word of a section, 0: all
-  assign kw    = first_q ? b_kw : kw_q;
-  assign ksw   = first_q ? b_kw + b_sw : ksw_q;
-  assign total = first_q ? {6'd0, b_kw} + {6'd0, b_sw} + b_vw : total_q;
-  assign kcut  = first_q ? b_klen[2:0] : klen_q[2:0];
-  assign scut  = first_q ? b_slen[2:0] : slen_q[2:0];
-  assign vcut  = first_q ? b_vlen[2:0] : vlen_q[2:0];
-
-  // ---- clock 0: which bytes of the beat count --------------------------------------------------------------------
-  logic [11:0] beat;
-  logic [7:0] w;                      // the body's word in a lane; the header is 255, in no section
   logic [31:0] mask, mask_q;
-  logic [3:0] in_key, in_sub, in_value, in_key_q, in_sub_q, in_value_q, no_score_q;
-  logic [2:0] tail;
-  logic [2:0] lanes;                  // words in the beat, 0: not whole ones from the lowest
-  assign beat = first_q ? 12'd0 : beat_q;
+  logic [3:0] in_key, in_sub, in_value, k_end, s_end, v_end, there, in_key_q, in_sub_q, in_value_q, no_score_q;
+  logic [2:0] kcut, scut, vcut, tail;  // bytes in the last word of a section, 0: all
+  logic [2:0] lanes;                   // words in the beat, 0: not whole ones from the lowest
+  assign kcut = first_q ? b_klen[2:0] : klen_q[2:0];
+  assign scut = first_q ? b_slen[2:0] : slen_q[2:0];
+  assign vcut = first_q ? b_vlen[2:0] : vlen_q[2:0];
   always_comb begin
-    for (int l = 0; l < 4; l++) begin
-      w = {beat[5:0], 2'b00} + l[7:0] - 8'd1;
-      in_key[l] = w < kw;
-      in_sub[l] = !in_key[l] && w < ksw;
-      in_value[l] = !in_key[l] && !in_sub[l] && w < total[7:0];
-      tail = 3'd0;
-      if (w + 8'd1 == kw) tail = kcut;
-      else if (w + 8'd1 == ksw) tail = scut;
-      else if (w + 8'd1 == total[7:0]) tail = vcut;
-      for (int b = 0; b < 8; b++) mask[l*8+b] = w < total[7:0] && (tail == 0 || b < {29'd0, tail});
-    end
     case (s_tkeep_i)
       32'h0000_00ff: lanes = 3'd1;
       32'h0000_ffff: lanes = 3'd2;
@@ -100,6 +94,24 @@ module ki_parse (
       32'hffff_ffff: lanes = 3'd4;
       default: lanes = 3'd0;
     endcase
+    for (int l = 0; l < 4; l++) begin
+      there[l] = s_tkeep_i[l*8] && !(first_q && l == 0);
+      if (first_q) begin
+        in_key[l] = l != 0 && k_has[l==0?1:l];
+        k_end[l]  = !k_has[l+1];
+        in_sub[l] = l != 0 && !in_key[l] && ks_has[l==0?1:l];
+        s_end[l]  = !ks_has[l+1];
+      end else begin
+        in_key[l] = k_left_q > l[5:0];
+        k_end[l]  = k_left_q == l[5:0] + 6'd1;
+        in_sub[l] = !in_key[l] && s_left_q > l[5:0];
+        s_end[l]  = s_left_q == l[5:0] + 6'd1;
+      end
+      in_value[l] = there[l] && !in_key[l] && !in_sub[l];
+      v_end[l] = s_tlast_i && lanes == l[2:0] + 3'd1;  // a request whose value ends elsewhere is dropped
+      tail = in_key[l] ? kcut & {3{k_end[l]}} : in_sub[l] ? scut & {3{s_end[l]}} : vcut & {3{v_end[l]}};
+      for (int b = 0; b < 8; b++) mask[l*8+b] = there[l] && (tail == 0 || b < {29'd0, tail});
+    end
   end
   // a word that is no score: below -infinity, above +infinity, -0 (spec/wire.md)
   logic [3:0] low_ones, low_zero, no_score;
@@ -113,24 +125,32 @@ module ki_parse (
 
   logic a_v_q, a_first_q, a_last_q;
   logic [255:0] data_q;
-  logic [4:0] a_beat_q;
-  logic a_keep_q;                     // the beat belongs to a body that a cell can hold
+  logic [11:0] a_beat_q;
+  logic [2:0] lanes_q;
   always_ff @(posedge clk_i) begin
-    {a_first_q, a_last_q, data_q, mask_q, in_key_q, in_sub_q} <= {first_q, s_tlast_i, s_tdata_i, mask, in_key, in_sub};
-    a_beat_q <= beat[4:0];
-    a_keep_q <= beat[11:4] == 0;
-    {in_value_q, no_score_q} <= {in_value, no_score};
+    {a_first_q, a_last_q, data_q, mask_q} <= {first_q, s_tlast_i, s_tdata_i, mask};
+    {in_key_q, in_sub_q, in_value_q, no_score_q} <= {in_key, in_sub, in_value, no_score};
+    {a_beat_q, lanes_q} <= {beat_q, lanes};
     if (acc) begin
-      beat_q <= beat + 12'd1;
+      {k_left_q, s_left_q} <= {k_next, s_next};
       if (first_q) begin
         {op_q, flags_q, klen_q, slen_q, vlen_q} <= {b_op, b_flags, b_klen, b_slen, b_vlen};
         {id_q, tag_q} <= {s_tdata_i[63:48], s_tuser_i};
-        {kw_q, ksw_q, total_q} <= {kw, ksw, total};
+        no_request_q <= b_op[7] || b_version != 4'd1;
+        ks_q <= {1'b0, b_kw} + {2'b0, b_slen[7:3]} + {6'd0, |b_slen[2:0]};
+        vw_q <= b_vlen[10:3] + {7'd0, |b_vlen[2:0]};
+        huge_q <= |b_vlen[15:11] || &b_vlen[10:3];
       end
-      drop_q <= (!first_q && drop_q) || (first_q && (b_op[7] || b_version != 4'd1)) || total > 14'd183 || lanes == 0 ||
-          (s_tlast_i ? {beat, 2'b00} + {11'd0, lanes} != total + 14'd1 : lanes != 3'd4);
     end
   end
+
+  // the body's length, as the header has it
+  logic [8:0] total;
+  assign total = {2'd0, ks_q} + {1'b0, vw_q};
+  logic [1:0] last_lane;
+  logic wrong_length;
+  assign last_lane = lanes_q[1:0] - 2'd1;
+  assign wrong_length = huge_q || total > 9'd183 || lanes_q == 0 || (a_last_q ? {a_beat_q, last_lane} != {5'd0, total} : lanes_q != 3'd4);
 
   // ---- clock 1: cut, hash, keep ----------------------------------------------------------------------------------
   logic [255:0] words;
@@ -139,9 +159,8 @@ module ki_parse (
   logic [31:0] hk_q, hi_q, hk_on, hi_on, hk_d, hi_d;
   logic [127:0] parts;
   ki_crc32_parts u_parts (.data_i(words), .parts_o(parts));
-  ki_crc32_skip u_hk (.crc_i(a_first_q ? 32'hffff_ffff : hk_q), .crc_o(hk_on));
-  // another start: a root and an item never have the same hash by construction
-  ki_crc32_skip u_hi (.crc_i(a_first_q ? 32'h4954_454d : hi_q), .crc_o(hi_on));
+  ki_crc32_skip u_hk (.crc_i(hk_q), .crc_o(hk_on));
+  ki_crc32_skip u_hi (.crc_i(hi_q), .crc_o(hi_on));
   always_comb begin
     hk_d = hk_on;
     hi_d = hi_on;
@@ -154,7 +173,7 @@ module ki_parse (
   // lane l of beat n is slot 4n+l+1, so each bank has a lane of its own
   logic [63:0] bank0[16], bank1[16], bank2[16], bank3[16];
   logic keep;
-  assign keep = a_v_q && a_keep_q;
+  assign keep = a_v_q && a_beat_q[11:4] == 0;
   always_ff @(posedge clk_i)
     if (keep) begin
       bank1[a_beat_q[3:0]] <= words[0+:64];
@@ -188,7 +207,7 @@ module ki_parse (
     else if (flags_q != 0 || (klen_q != 0) != need_k || (slen_q != 0) != need_s || (!any_v && !eight_v && vlen_q != 0) ||
              (eight_v && vlen_q != 16'd8))
       b_err = StBadField;
-    else if (klen_q > 8'd64 || slen_q > (op_q[6:4] == TyZset ? 8'd16 : 8'd64) || total_q > 14'd58) b_err = StTooLong;
+    else if (klen_q > 8'd64 || slen_q > (op_q[6:4] == TyZset ? 8'd16 : 8'd64) || total > 9'd58) b_err = StTooLong;
     err_d = a_first_q ? b_err : err_q;
     if (err_d == StOk && op_q == OpZadd && |(in_value_q & no_score_q)) err_d = StBadValue;
   end
@@ -196,20 +215,32 @@ module ki_parse (
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) begin
       first_q <= 1'b1;
+      beat_q  <= '0;
       done_q  <= 1'b0;
       a_v_q   <= 1'b0;
     end else begin
       a_v_q <= acc;
-      if (acc) first_q <= s_tlast_i;
+      if (acc) begin
+        first_q <= s_tlast_i;
+        beat_q  <= s_tlast_i ? 12'd0 : beat_q + 12'd1;
+      end
       if (a_v_q && a_last_q) done_q <= 1'b1;
       else if (take_i) done_q <= 1'b0;
     end
-  always_ff @(posedge clk_i)
+  always_ff @(posedge clk_i) begin
     if (a_v_q) begin
-      err_q <= err_d;
-      if (a_first_q || |in_key_q) hk_q <= hk_d;
-      if (a_first_q || |in_key_q || |in_sub_q) hi_q <= hi_d;
+      err_q  <= err_d;
+      drop_q <= (!a_first_q && drop_q) || no_request_q || wrong_length;
     end
+    if (acc && first_q) begin
+      // two starts: a root and an item never have the same hash by construction
+      hk_q <= 32'hffff_ffff;
+      hi_q <= 32'h4954_454d;
+    end else if (a_v_q) begin
+      if (|in_key_q) hk_q <= hk_d;
+      if (|in_key_q || |in_sub_q) hi_q <= hi_d;
+    end
+  end
 
   assign s_tready_o = !done_q && !(a_v_q && a_last_q);
   assign valid_o = done_q;
