@@ -142,11 +142,25 @@ module ki_order #(
   logic [3:0] slot_p, slot_m;
   assign slot_p = slot_q + 4'd1;
   assign slot_m = slot_q - 4'd1;
-  assign slot_leaf = d_q[slot_q*ED+5+:LEAF_BITS];
-  assign slot_cnt = d_q[slot_q*ED+:5];
-  assign next_leaf = d_q[slot_p*ED+5+:LEAF_BITS];
-  assign next_cnt = d_q[slot_p*ED+:5];
-  assign prev_cnt = d_q[slot_m*ED+:5];
+  // one AND-OR a place: an index times a width that is no power of two would be a shifter as wide as the row
+  logic [F-1:0] at_slot, at_next, at_prev, at_rank, at_cnt;
+  logic [EL-1:0] rank_entry;
+  always_comb begin
+    {slot_leaf, slot_cnt, next_leaf, next_cnt, prev_cnt, rank_entry} = '0;
+    for (int i = 0; i < F; i++) begin
+      at_slot[i] = slot_q == i[3:0];
+      at_next[i] = slot_p == i[3:0];
+      at_prev[i] = slot_m == i[3:0];
+      at_rank[i] = rank_q[3:0] == i[3:0];
+      at_cnt[i]  = cnt_q[3:0] == i[3:0];
+      slot_leaf  = slot_leaf | (d_q[i*ED+5+:LEAF_BITS] & {LEAF_BITS{at_slot[i]}});
+      slot_cnt   = slot_cnt | (d_q[i*ED+:5] & {5{at_slot[i]}});
+      next_leaf  = next_leaf | (d_q[i*ED+5+:LEAF_BITS] & {LEAF_BITS{at_next[i]}});
+      next_cnt   = next_cnt | (d_q[i*ED+:5] & {5{at_next[i]}});
+      prev_cnt   = prev_cnt | (d_q[i*ED+:5] & {5{at_prev[i]}});
+      rank_entry = rank_entry | (l_q[i*EL+:EL] & {EL{at_rank[i]}});
+    end
+  end
 
   always_comb begin
     dir_addr = st_q == SIdle ? req_dir_i : dir_q;
@@ -252,12 +266,12 @@ module ki_order #(
         cnt_q <= slot_cnt;
       end
       SDo: begin
-        got_q <= op_q == OrAt ? l_q[rank_q[3:0]*EL+:EL] : l_q[EL-1:0];
+        got_q <= op_q == OrAt ? rank_entry : l_q[EL-1:0];
         if (op_q == OrAt) ok_q <= 1'b1;
         if (op_q == OrInsert && cnt_q != F[4:0]) begin
           l_q <= l_ins;
           cnt_q <= cnt_q + 5'd1;
-          d_q[slot_q*ED+:5] <= cnt_q + 5'd1;
+          for (int i = 0; i < F; i++) if (at_slot[i]) d_q[i*ED+:5] <= cnt_q + 5'd1;
           ok_q <= 1'b1;
         end
         if (op_q == OrInsert && cnt_q == F[4:0]) full_q <= n_q == F[4:0];
@@ -265,14 +279,16 @@ module ki_order #(
           l_q <= l_del;
           ok_q <= 1'b1;
           cnt_q <= cnt_q - 5'd1;
-          d_q[slot_q*ED+:5] <= cnt_q - 5'd1;
+          for (int i = 0; i < F; i++) if (at_slot[i]) d_q[i*ED+:5] <= cnt_q - 5'd1;
           empty_q <= n_q == 5'd1 && cnt_q == 5'd1;
         end
       end
       SSplit: begin  // the upper half is in its new leaf; the directory gets a place for it
         d_q <= d_gap;
-        d_q[slot_q*ED+:5] <= 5'd8;
-        d_q[slot_p*ED+:ED] <= {l_q[F/2*EL+PTR_BITS+:K], l_new, 5'd8};
+        for (int i = 0; i < F; i++) begin
+          if (at_slot[i]) d_q[i*ED+:5] <= 5'd8;
+          if (at_next[i]) d_q[i*ED+:ED] <= {l_q[F/2*EL+PTR_BITS+:K], l_new, 5'd8};
+        end
         n_q <= n_q + 5'd1;
       end
       SShrink: begin
@@ -293,13 +309,13 @@ module ki_order #(
           cnt_q <= slot_cnt;
           rcnt_q <= next_cnt;
         end else if (rcnt_q != 0) begin
-          l_q[cnt_q[3:0]*EL+:EL] <= r_q[EL-1:0];
+          for (int i = 0; i < F; i++) if (at_cnt[i]) l_q[i*EL+:EL] <= r_q[EL-1:0];
           r_q <= r_q >> EL;
           cnt_q <= cnt_q + 5'd1;
           rcnt_q <= rcnt_q - 5'd1;
         end
       end
-      SMergeR2: d_q[slot_q*ED+:5] <= cnt_q;
+      SMergeR2: for (int i = 0; i < F; i++) if (at_slot[i]) d_q[i*ED+:5] <= cnt_q;
       SMergeR: begin  // drop a place of the directory
         d_q <= d_drop;
         n_q <= n_q - 5'd1;
