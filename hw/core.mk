@@ -55,5 +55,15 @@ core-long: $(CORE_TB)
 	$(BUILD)/c1/core_tb random --ops 1000000 --seed 13
 	$(BUILD)/tight/core_tb random --ops 1000000 --seed 14 --tight --keys 40
 
-figures: tools
+# The waiting line (C2): the engine's service times beside those of redis-server and memcached, which it starts and stops.
+WAITING := $(BUILD)/service_time
+.PHONY: waiting-line
+waiting-line: $(CORE_TB) $(WAITING)
+	$(PYTHON) $(HW)/sim/waiting_line.py $(CORE_TB) $(WAITING) $(ROOT)/docs/results
+
+$(WAITING): $(HW)/sim/service_time.cpp
+	mkdir -p $(@D)
+	$(CXX) -O2 -std=c++17 -Wall -o $@ $<
+
+figures: tools waiting-line
 	$(WITH) python $(HW)/syn/figures.py --build $(BUILD) --out $(ROOT)/docs/results

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The hardware figures: cycles (C1), throughput (C3, C6, C7), area and clock (C4), the waiting line (C2). CSV files and one page.
+"""The hardware figures: cycles (C1), throughput (C3, C6, C7), area and clock (C4). CSV files and one page.
 
     figures.py --build DIR --out DIR [--quick] [--no-synth] [--reuse]
 
@@ -42,21 +42,6 @@ def table(head, rows):
     return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head)] + ["| " + " | ".join(map(str, r)) + " |" for r in rows]) + "\n"
 
 
-def waiting(latency):
-    """C2: M/G/1 (Pollaczek-Khinchine) for LPOP and LPUSH in equal parts; service time is the whole unloaded latency of one request at a time."""
-    c = {(r["operation"], r["case"]): int(r["clocks_last_out"]) / MHZ * 1000 for r in latency if r["memory"] == "ddr3-1600" and r["ctrl_ns"] == "30" and r["value"] == "64"}
-    ours = [c["LPOP", "of four"], c["LPUSH", "third"]] if ("LPUSH", "third") in c else [c["LPOP", "of four"], c["LPUSH", "second"]]
-    systems = {"this engine, one context": ours, "the paper's LIST PE": [832.0, 650.0], "memcached (paper)": [1647.5, 2416.6], "Redis (paper)": [5487.9, 5690.9]}
-    rows = []
-    for name, s in systems.items():
-        m, m2 = sum(s) / 2, sum(x * x for x in s) / 2
-        for kops in (100, 200, 400, 800, 1300, 1600, 2400, 3200, 4000):
-            rho = kops * 1e3 * m * 1e-9
-            w = None if rho >= 1 else (kops * 1e-6 * m2 / (2 * (1 - rho)) + m) / 1000
-            rows.append({"system": name, "read_ns": f"{s[0]:.1f}", "write_ns": f"{s[1]:.1f}", "kops": kops, "load": f"{rho:.3f}", "time_in_system_us": "" if w is None else f"{w:.3f}"})
-    return rows
-
-
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--build", required=True)
@@ -75,7 +60,7 @@ def main():
 
         t = load("throughput")
         n = len(t) // 5  # as saved below: plain, line, long keys, DDR4, one key
-        page(a.out, csvs, load("cycles"), *[t[i * n:(i + 1) * n] for i in range(5)], load("contexts"), load("value-length"), load("waiting-line"))
+        page(a.out, csvs, load("cycles"), *[t[i * n:(i + 1) * n] for i in range(5)], load("contexts"), load("value-length"))
         return
 
     def model(name, **params):
@@ -105,19 +90,18 @@ def main():
     for v in (8, 64, 256) if a.quick else (8, 16, 32, 64, 128, 256, 392):
         lengths += run(core, "rate", "--n", min(n, 250), "--key", 64, "--value", v)
     save(csvs, "value-length.csv", lengths)
-    mg1 = waiting(latency)
-    save(csvs, "waiting-line.csv", mg1)
 
     if not a.no_synth:
         for kind in ("area", "clock"):
             kept = os.path.join(a.build, f"{kind}.csv")
             if not (a.reuse and os.path.exists(kept)):
-                subprocess.run([sys.executable, os.path.join(HERE, "synth.py"), kind, kept], check=True)
+                tool = ["area.py", kept, "--build", a.build] if kind == "area" else ["clock.py", kept]
+                subprocess.run([sys.executable, os.path.join(HERE, tool[0]), *tool[1:]], check=True)
             shutil.copy(kept, os.path.join(csvs, f"{kind}.csv"))
-    page(a.out, csvs, latency, base, line, big, ddr4, hot, contexts, lengths, mg1)
+    page(a.out, csvs, latency, base, line, big, ddr4, hot, contexts, lengths)
 
 
-def page(out, csvs, latency, base, line, big, ddr4, hot, contexts, lengths, mg1):
+def page(out, csvs, latency, base, line, big, ddr4, hot, contexts, lengths):
     t = ["# The engine in hardware\n",
          "`make -C hw figures` writes this page and the CSV files in [hardware](hardware). All clocks are counted in the simulation of the RTL (Verilator), from the first",
          "beat of a request that the engine takes to a beat of its answer; rates at 156.25 MHz. Requests, answers and memory are 256 bits wide. The engine has 8 contexts, 2 AXI ports, 4 order units, 4096 × 4 index entries. The",
@@ -175,17 +159,13 @@ def page(out, csvs, latency, base, line, big, ddr4, hot, contexts, lengths, mg1)
     vk = {(int(r["value"]), r["operation"], r["case"]): r["mops_at_156.25"] for r in lengths}
     t.append("Mops.\n\n" + table(["operation", "case", *map(str, vl)], [[*k, *[vk[v, *k] for v in vl]] for k in (("GET", "hit"), ("SET", "hit"), ("LPOP", "pop"), ("LPUSH", "push"), ("HGET", "hit"), ("HSET", "hit"), ("SPOP", "pop"), ("SADD", "new member"))]))
 
-    for kind, title, note in (("area", "Area (C4)", "yosys for Xilinx 7-series, hierarchical; LUTs used as memory apart. The paper's PE is about 3 % of a Virtex-5 XC5VTX240T (37,440 slices of four 6-input LUTs)."),
+    for kind, title, note in (("area", "Area (C4)", "yosys for Xilinx 7-series, each module by itself and summed (hw/syn/area.py); LUTs used as memory apart. An estimate by an open tool: nothing is placed. The paper (figures 4 and 8) gives shares of its Virtex-5 XC5VTX240T: a PE about 3 % of 37,440 slices of four 6-input LUTs, so some 4,500 LUTs at most, with 7 to 9 PEs for the line; figure 8's bars are not given as numbers."),
                               ("clock", "Clock (C4)", "yosys and nextpnr-ecp5, LFE5U-85F, speed 8, after routing, one seed: an open stand-in for the parts such a line would use. Target: the index pipeline at 150 MHz.")):
         path = os.path.join(csvs, f"{kind}.csv")
         if os.path.exists(path):
             rows = list(csv.reader(open(path)))
             t.append(f"## {title}\n\n{note}\n\n" + table(rows[0], rows[1:]))
-    t.append("## The waiting line (C2)\n\nM/G/1, LPOP and LPUSH in equal parts, keys and values of 64 bytes; µs in the system. Service time here is one request at a time through one context, as for the paper's PE; the paper's numbers for the others.\n")
-    names = list(dict.fromkeys(r["system"] for r in mg1))
-    loads = list(dict.fromkeys(r["kops"] for r in mg1))
-    mk = {(r["system"], r["kops"]): r for r in mg1}
-    t.append(table(["system", "read ns", "write ns", *[f"{k} kops" for k in loads]], [[s, mk[s, loads[0]]["read_ns"], mk[s, loads[0]]["write_ns"], *[mk[s, k]["time_in_system_us"] or "never" for k in loads]] for s in names]))
+    t.append("## The waiting line (C2)\n\nA page of its own, with Redis and memcached measured on the same machine: [waiting-line.md](waiting-line.md).\n")
     # what misses is found in the figures, not remembered
     t.append("## What misses\n")
     miss = []
@@ -197,10 +177,13 @@ def page(out, csvs, latency, base, line, big, ddr4, hot, contexts, lengths, mg1)
         if float(r["clocks_per_op"]) > float(r["clocks_per_op_at_line"]) and r["case"] != "fourteen":
             miss.append(f"- {r['operation']} {r['case']}, {'one key' if r['keys'] == 'one' else r['keys'] + ' keys'}, key and value of {r['key']}: {r['clocks_per_op']} clocks, the line brings one in {r['clocks_per_op_at_line']}.")
     t.append("\n".join(miss) + "\n")
-    area = os.path.join(csvs, "area.csv")
-    if os.path.exists(area) and "kintsugi_core" not in open(area).read():
-        t.append("The area of the order units and of the whole is missing: its synthesis was not finished. Below 150 MHz on the stand-in are the parser (80 MHz: mask and CRC in one clock) and, a little, others; "
-                 "only the index pipeline was shaped for its clock. So 156.25 MHz for the whole is the simulation's clock, not a result of place and route.\n")
+    path = os.path.join(csvs, "clock.csv")
+    slow = [f"{r['module']} {float(r['mhz']):.0f} MHz" for r in csv.DictReader(open(path)) if float(r["mhz"]) < 150] if os.path.exists(path) else []
+    if slow:
+        t.append(f"Below 150 MHz on the stand-in: {', '.join(slow)}. So 156.25 MHz for the whole is the simulation's clock, not a result of place and route.\n")
+    path = os.path.join(csvs, "area.csv")
+    if os.path.exists(path) and "kintsugi_top" not in open(path).read():
+        t.append("The area of the whole is missing: a synthesis took too long.\n")
     open(os.path.join(out, "hardware.md"), "w").write("\n".join(t))
 
 

@@ -9,6 +9,9 @@
 //       in (both ends counted) and one from the last
 //   core_tb rate     [--mem ...] [--ctrl NS] [--key N] [--value N] [--hot] [--line]
 //       as fast as the core takes them, or at a 10 Gbps line (--line): clocks per operation (CSV)
+//   core_tb service  [--n N] [--mem ...] [--ctrl NS] [--key N] [--value N]
+//       LPUSH and LPOP in turn on one list, N of each: clocks from the first beat in to the last beat out alone, at any time of the memory's
+//       refresh, and clocks between answers while requests wait in the core (CSV, a row each)
 //   core_tb vectors  [--burst] [--mem ...] --files FILE.json[,FILE.json ...]
 //       the golden vectors of spec/vectors, one after the other, or all of a file without waiting
 //
@@ -276,6 +279,37 @@ static int run_latency() {
     return 0;
 }
 
+static int run_service() {
+    Meter m(dram_preset(opt("mem", "ddr3-1600"), num("ctrl", 30)));
+    int n = num("n", 2000), vl = num("value", 64);
+    Str key = key_of(7, num("key", 64)), v(vl, 'v');
+    auto push = [&] { m.go({LPUSH, key, "", v}); };
+    auto pop = [&] { m.go({LPOP, key, "", ""}); };
+    for (int i = 0; i < 4; i++) push();
+    m.drain();
+    printf("how,operation,clocks\n");
+    uint64_t before = 0;
+    const char* how = "alone";
+    m.cb = [&](uint16_t t, CoreSim::Answer& a) {
+        const char* op = name_of(a.data[0] & 0x7f);
+        if (before) printf("%s,%s,%lu\n", how, op, a.last - before);
+        else if (*how == 'a') printf("%s,%s,%lu\n", how, op, a.last - m.first[t] + 1);
+        if (*how != 'a') before = a.last;
+    };
+    for (int i = 0; i < 2 * n; i++) {
+        for (int wait = rnd() % 400; wait > 0; wait--) m.sim.step();
+        i % 2 ? pop() : push();
+        m.drain();
+    }
+    how = "backlogged";
+    for (int i = 0; i < 2 * n; i++) {
+        while (m.sim.in.size() >= 4) m.sim.step();
+        i % 2 ? pop() : push();
+    }
+    m.drain();
+    return 0;
+}
+
 static int run_rate() {
     Str mem = opt("mem", "ddr3-1600");
     int kl = num("key", 8), vl = num("value", 8), n = num("n", 1000), sets = 96;
@@ -428,7 +462,8 @@ int main(int argc, char** argv) {
     if (mode == "random") return run_random();
     if (mode == "latency") return run_latency();
     if (mode == "rate") return run_rate();
+    if (mode == "service") return run_service();
     if (mode == "vectors") return run_vectors();
-    fprintf(stderr, "random, latency or rate\n");
+    fprintf(stderr, "random, latency, rate, service or vectors\n");
     return 2;
 }

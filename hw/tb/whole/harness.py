@@ -117,8 +117,17 @@ def id_of(datagram):
     return struct.unpack_from("<H", datagram, 6)[0]
 
 
+def clocked(state, bits):
+    """The CRC-32 register after so many zero bits; before them, if negative."""
+    for _ in range(abs(bits)):
+        if bits > 0:
+            state = state >> 1 ^ (0xEDB88320 if state & 1 else 0)
+        else:
+            state = ((state ^ 0xEDB88320) << 1 | 1) if state >> 31 else state << 1
+    return state
+
+
 def key_with_hash(state):
-    """A key of 8 bytes after which the CRC register holds `state`: one step backwards for each bit."""
-    for _ in range(32):
-        state = (state ^ 0xEDB88320) << 1 | 1 if state >> 31 else state << 1
-    return struct.pack("<II", 0xFFFFFFFF, state)
+    """A key of 8 bytes whose hash is `state`. The hash begins with ones and covers a beat: the header's word as zeros, the key, two words of zeros."""
+    low = clocked(0xFFFFFFFF, 64)
+    return struct.pack("<II", low, clocked(state, -(128 + 32)))
