@@ -12,6 +12,8 @@ long: core-long core-cocotb-long
 
 core-lint: tools
 	$(PYTHON) $(HW)/tools/gen_crc.py --check
+	$(PYTHON) $(HW)/tools/doc_ports.py --check
+	$(PYTHON) $(HW)/tools/doc_ports.py --canary
 	$(WITH) verilator --lint-only -Wall -sv --top-module ki_strings -I$(HW)/rtl/core $(HW)/rtl/core/core.vlt $(CORE_RTL)
 	$(WITH) verilator --lint-only -Wall -sv --top-module kintsugi_core -I$(HW)/rtl/core $(HW)/rtl/core/core.vlt $(CORE_RTL)
 	$(WITH) verible-verilog-lint --rules_config $(HW)/verible.rules $(CORE_RTL)

@@ -148,7 +148,7 @@ def baselines(client, rounds, said):
 def machine():
     text = pathlib.Path("/proc/cpuinfo").read_text()
     model = re.search(r"model name\s*: (.*)", text)
-    return (f"{model[1] if model else 'unknown'}, {os.cpu_count()} processors, Linux {os.uname().release}, "
+    return (f"{model[1] if model else 'unknown'}, {os.cpu_count()} processors, Linux {'.'.join(os.uname().release.split('.')[:2])}, "
             f"load average {os.getloadavg()[0]:.1f} while this ran")  # fmt: skip
 
 
@@ -220,7 +220,7 @@ Columns from the seventh on: µs in the system at so many thousand requests a se
   it; so is whatever else the machine does (the deviation).
 - **CPU time**: what the server's process used for a request in the same run, as if always the same (c = 0): the most favourable reading.
   It holds the server's system calls, which a busy server with many connections shares among requests.
-- **paper**: its table 7. Its software ran on another machine; its PE at 156.25 MHz counts cycles, as ours does. The network is in nobody's figures.
+- **paper**: its table 7. Its software ran on another machine. What of the network its times hold it does not say; ours hold none.
 """
 
 
