@@ -2,6 +2,8 @@
 mod client;
 mod memory;
 mod session;
+#[cfg(test)]
+mod simulation;
 mod target;
 mod users;
 mod volume;

@@ -140,6 +140,21 @@ impl Place {
         unsafe { self.area.base().as_ptr().add(self.offset) }
     }
 
+    /// Puts bytes into it, as a disk would. For simulations.
+    #[cfg(test)]
+    pub fn put(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.bytes);
+        // SAFETY: within the place, whose area is alive; a simulation has one thread.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer().add(at), bytes.len()) }
+    }
+
+    /// A copy of its bytes. For simulations.
+    #[cfg(test)]
+    pub fn to_vec(&self) -> Vec<u8> {
+        // SAFETY: as above; areas are made of initialised memory.
+        unsafe { std::slice::from_raw_parts(self.pointer(), self.bytes) }.to_vec()
+    }
+
     /// Whether direct I/O accepts its address.
     pub fn aligned(&self, to: usize) -> bool {
         (self.pointer() as usize).is_multiple_of(to)

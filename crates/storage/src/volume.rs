@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct VolumeOptions {
     /// Its name for clients.
     pub name: String,
-    /// The file or the block device. `None`: there is nothing behind it, reads leave the memory as it is (to measure the fabric alone).
+    /// The file or the block device. `None`: there is nothing behind it, reads leave the memory as it is and writes vanish (to measure
+    /// the fabric alone).
     pub path: Option<PathBuf>,
     /// Bytes of a volume with nothing behind it.
     pub dummy_bytes: u64,
@@ -95,7 +96,7 @@ impl Volume {
             return Ok(Volume {
                 name: options.name.clone(),
                 bytes: options.dummy_bytes,
-                writable: false,
+                writable: options.writable,
                 cached: None,
                 direct: None,
                 alignment: 1,

@@ -5,7 +5,7 @@ use kintsugidb_fabric::Mapping;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The data area and who has which place of it.
-pub(super) struct Area {
+pub(crate) struct Area {
     pub memory: Arc<Mapping>,
     places: Mutex<Buddy>,
 }
@@ -16,6 +16,12 @@ impl Area {
         Arc::new(Area { places: Mutex::new(Buddy::new(memory.len())), memory })
     }
 
+    /// What is taken by nobody: offset and bytes.
+    #[cfg(test)]
+    pub fn free(&self) -> Vec<(u64, u64)> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).free().collect()
+    }
+
     pub fn take(self: &Arc<Self>, bytes: u64) -> Option<Held> {
         let at = self.places.lock().unwrap_or_else(PoisonError::into_inner).take(bytes)?;
         Some(Held { area: self.clone(), at, bytes })
@@ -23,7 +29,7 @@ impl Area {
 }
 
 /// A place that is in use until this is dropped.
-pub(super) struct Held {
+pub(crate) struct Held {
     area: Arc<Area>,
     pub at: u64,
     bytes: u64,

@@ -50,6 +50,15 @@ impl Buddy {
         debug_assert!(fresh, "a place was given back twice");
     }
 
+    /// The free places: offset and bytes.
+    #[cfg(test)]
+    pub fn free(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.free
+            .iter()
+            .enumerate()
+            .flat_map(|(order, places)| places.iter().map(move |at| (*at, PAGE << order)))
+    }
+
     /// Whether nothing is taken.
     #[cfg(test)]
     pub fn whole(&self) -> bool {

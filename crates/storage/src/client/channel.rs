@@ -56,6 +56,8 @@ pub struct Channel {
     message: Vec<u8>,
     incarnation: u64,
     ended: Vec<Finished>,
+    #[cfg(test)]
+    pub(crate) sabotage: Option<crate::simulation::Sabotage>,
 }
 
 impl Channel {
@@ -76,12 +78,12 @@ impl Channel {
     }
 
     /// How memory of this side's is handed out for blocks to be written there.
-    pub(super) fn export(memory: &Arc<Mapping>) -> Export {
+    pub(crate) fn export(memory: &Arc<Mapping>) -> Export {
         Export { id: AREA_REGION, access: Access::ReadWrite, memory: memory.clone() }
     }
 
     /// Over a connection. `own`: the area that was handed out to the target.
-    pub(super) fn over(connected: fabric::Connected, own: Option<Arc<Mapping>>) -> Result<Channel, IoError> {
+    pub(crate) fn over(connected: fabric::Connected, own: Option<Arc<Mapping>>) -> Result<Channel, IoError> {
         let info = Info::parse(&connected.info).ok_or(IoError::Protocol("it is no storage target"))?;
         let (link, incarnation) = (connected.connection, connected.incarnation);
         let mapped = link.direct(AREA_REGION).filter(|m| m.len() == info.area_bytes && m.writable());
@@ -100,7 +102,15 @@ impl Channel {
             message,
             incarnation,
             ended,
+            #[cfg(test)]
+            sabotage: None,
         })
+    }
+
+    /// The area that blocks come into.
+    #[cfg(test)]
+    pub(crate) fn area(&self) -> Option<&Arc<Area>> {
+        self.area.as_ref()
     }
 
     /// Which life of the target it is.
@@ -392,6 +402,11 @@ impl Channel {
     /// Tells the target that nobody waits for a request any more. Its end still comes.
     pub fn cancel(&mut self, token: u64) {
         let Some(id) = self.pending.iter().find(|(_, p)| p.token == token).map(|(id, _)| *id) else { return };
+        #[cfg(test)]
+        crate::simulation::on_cancel(
+            self.sabotage,
+            self.pending.get_mut(&id).map(|pending| &mut pending.held),
+        );
         let mut bytes = Vec::new();
         let segment = Segment { offset: id, bytes: 0, place: 0 };
         protocol::encode(&mut bytes, Kind::Cancel, false, 0, 0, &[segment]);

@@ -9,7 +9,7 @@ use super::channel::{Channel, Finished, NoRoom};
 use super::error::IoError;
 use super::request::{Answer, Command, Work};
 use crate::protocol::VolumeInfo;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// Limits of time.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     /// What a request may take: only to be told, a command has its deadline.
     pub request: Duration,
     /// How long to try to reach the target again before requests fail.
@@ -28,7 +28,7 @@ pub(super) struct Patience {
 }
 
 /// Makes connections.
-pub(super) type Connector = Box<dyn FnMut() -> Result<Channel, IoError> + Send>;
+pub(crate) type Connector = Box<dyn FnMut() -> Result<Channel, IoError> + Send>;
 
 /// A volume, on the present connection.
 enum Handle {
@@ -44,13 +44,14 @@ enum Sent {
 }
 
 /// The driver.
-pub(super) struct Driver {
+pub(crate) struct Driver {
     patience: Patience,
     connector: Connector,
     pub channel: Option<Channel>,
-    handles: HashMap<Arc<str>, Handle>,
+    handles: BTreeMap<Arc<str>, Handle>,
     queue: VecDeque<Command>,
-    sent: HashMap<u64, Sent>,
+    /// In the order in which they were sent, so that the same events make the same run.
+    sent: BTreeMap<u64, Sent>,
     next: u64,
     heard: Instant,
     looked: Instant,
@@ -61,6 +62,8 @@ pub(super) struct Driver {
     pub no_room: bool,
     reconnections: u64,
     finished: Vec<Finished>,
+    #[cfg(test)]
+    pub(crate) sabotage: Option<crate::simulation::Sabotage>,
 }
 
 impl Driver {
@@ -70,9 +73,9 @@ impl Driver {
             patience,
             connector,
             channel: Some(channel),
-            handles: HashMap::new(),
+            handles: BTreeMap::new(),
             queue: VecDeque::new(),
-            sent: HashMap::new(),
+            sent: BTreeMap::new(),
             next: 0,
             heard: now,
             looked: now,
@@ -81,7 +84,15 @@ impl Driver {
             no_room: false,
             reconnections: 0,
             finished: Vec::new(),
+            #[cfg(test)]
+            sabotage: None,
         }
+    }
+
+    /// Requests that are with the target, whether anybody waits for them or not.
+    #[cfg(test)]
+    pub fn under_way(&self) -> usize {
+        self.sent.len() + self.queue.len()
     }
 
     /// Takes commands over.
@@ -120,11 +131,11 @@ impl Driver {
 
     /// Ends all requests.
     pub fn fail_all(&mut self, why: &IoError) {
-        let sent = self.sent.drain().filter_map(|(_, sent)| match sent {
+        let sent = std::mem::take(&mut self.sent).into_values().filter_map(|sent| match sent {
             Sent::Request(command, _) => command,
             Sent::Opening(..) => None,
         });
-        let opening = self.handles.drain().flat_map(|(_, handle)| match handle {
+        let opening = std::mem::take(&mut self.handles).into_values().flat_map(|handle| match handle {
             Handle::Opening(commands) => commands,
             Handle::Open(_) => Vec::new(),
         });
@@ -162,25 +173,27 @@ impl Driver {
         self.channel = None;
         self.lost = Some((now, why));
         self.retry = now;
-        let mut again: Vec<(u64, Command)> = Vec::new();
-        for (token, sent) in self.sent.drain() {
+        let mut again = Vec::new();
+        for sent in std::mem::take(&mut self.sent).into_values() {
             let Sent::Request(Some(command), _) = sent else { continue };
             match command.work {
-                Work::Read(_) | Work::Open => again.push((token, command)),
+                #[cfg(test)]
+                Work::Write(..) if self.sabotage == Some(crate::simulation::Sabotage::RepeatsWrites) => {
+                    again.push(command)
+                }
+                Work::Read(_) | Work::Open => again.push(command),
                 Work::Write(..) | Work::Trim(..) => {
                     command.ticket.answer(Err(IoError::Lost { unknown: true }))
                 }
                 Work::Flush => command.ticket.answer(Err(IoError::Lost { unknown: false })),
             }
         }
-        again.sort_by_key(|(token, _)| std::cmp::Reverse(*token));
-        let unopened = self.handles.drain().filter_map(|(_, handle)| match handle {
-            Handle::Opening(commands) => Some(commands),
-            Handle::Open(_) => None,
-        });
-        for command in unopened.flatten().chain(again.into_iter().map(|(_, command)| command)) {
-            self.queue.push_front(command);
+        for handle in std::mem::take(&mut self.handles).into_values() {
+            if let Handle::Opening(waiting) = handle {
+                again.extend(waiting);
+            }
         }
+        again.into_iter().rev().for_each(|command| self.queue.push_front(command));
     }
 
     /// Sends what is queued, as far as there is room.

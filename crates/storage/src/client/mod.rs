@@ -17,3 +17,10 @@ pub use error::IoError;
 pub use file::RemoteFile;
 pub use remote::{Remote, RemoteOptions};
 pub use request::Request;
+
+#[cfg(test)]
+pub(crate) use {
+    block::{Area, Held},
+    driver::{Driver, Patience},
+    request::{Answer, Command, Work},
+};

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 /// What is to be done.
-pub(super) enum Work {
+pub(crate) enum Work {
     Open,
     Read(Vec<(u64, u32)>),
     Write(u64, Vec<u8>),
@@ -18,7 +18,7 @@ pub(super) enum Work {
 }
 
 /// What comes of it.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Block(Block),
     Volume(VolumeInfo),
 }
@@ -32,7 +32,7 @@ struct State {
 
 /// Where a request and its answer meet.
 #[derive(Default)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     state: Mutex<State>,
     news: Condvar,
 }
@@ -61,7 +61,7 @@ impl Ticket {
 }
 
 /// What somebody wants of a volume, and until when.
-pub(super) struct Command {
+pub(crate) struct Command {
     pub volume: Arc<str>,
     pub work: Work,
     pub ticket: Arc<Ticket>,
@@ -91,6 +91,12 @@ impl Request {
             }
             state = self.ticket.news.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Its end, if it has come.
+    #[cfg(test)]
+    pub(crate) fn ended(&self) -> Option<Result<Answer, IoError>> {
+        locked(&self.ticket.state).answer.take()
     }
 
     /// Waits for its end. (It ends in time: see [`RemoteOptions::request`].)

@@ -10,7 +10,7 @@
 //! always ends with the engine's completions, so that neither a loud connection nor a long queue starves anybody. Who does not fetch
 //! its replies is not listened to until it does.
 
-mod service;
+pub(crate) mod service;
 mod thread;
 
 use crate::engine::{FaultPlan, Kind};

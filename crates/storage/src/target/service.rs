@@ -106,11 +106,15 @@ impl Service {
             if !suits {
                 return Err(Unserved::NoArea);
             }
+            #[cfg(test)]
+            let hasty = crate::simulation::HASTY.get();
+            #[cfg(not(test))]
+            let hasty = false;
             let buffer = link.register(region.length as usize).map_err(Unserved::NoMirror)?;
             session_area = area(buffer.memory().clone());
             mirror = Some(Mirror {
                 buffer,
-                ordered: capabilities.messages_follow_writes,
+                ordered: capabilities.messages_follow_writes || hasty,
                 largest_write: capabilities.max_transfer_bytes,
                 under_way: 0,
                 unwritten: HashMap::new(),
