@@ -52,6 +52,16 @@ def test_a_volume_is_copied_out_and_in_and_verified(target):
     assert code == 1 and "differ at byte 4500000" in err
 
 
+def test_what_is_trimmed_reads_as_zeros_and_nothing_around_it_does(target):
+    directory, _ = target
+    (directory / "scratch").write_bytes(b"x" * 6_000_000)
+    code, out, err = io(target, "trim", "--offset", "1000000", "--bytes", "3000000", volume="scratch")
+    assert (code, out) == (0, "3000000 bytes trimmed\n"), err
+    assert (directory / "scratch").read_bytes() == b"x" * 1_000_000 + bytes(3_000_000) + b"x" * 2_000_000
+    assert "outside the volume" in io(target, "trim", "--offset", "5999999", "--bytes", "2", volume="scratch")[2]
+    assert "read-only" in io(target, "trim", "--offset", "0", "--bytes", "1")[2]
+
+
 def test_users_see_what_they_were_given(target):
     assert "wrong user or password" in io(target, "stat", password="word")[2]
     assert "no such volume" in io(target, "stat", user="bob", password="word", volume="scratch")[2]

@@ -1,4 +1,4 @@
-//! `kintsugi io`: looks at, copies, checks and replays volumes of a target.
+//! `kintsugi io`: looks at, copies, checks, trims and replays volumes of a target.
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -38,6 +38,17 @@ enum What {
         #[arg(long)]
         file: Option<PathBuf>,
     },
+    /// Says that a range of a volume holds nothing of value: its space is given back, and it reads as zeros.
+    Trim {
+        #[command(flatten)]
+        volume: Volume,
+        /// The range's first byte.
+        #[arg(long)]
+        offset: u64,
+        /// Bytes of the range.
+        #[arg(long)]
+        bytes: u64,
+    },
     /// Replays the reads of a trace (spec/trace.md) on a volume.
     Replay {
         #[command(flatten)]
@@ -74,7 +85,7 @@ enum What {
 
 #[derive(Debug, Args)]
 struct Volume {
-    /// Where the target listens: shm:/path/to.sock, tcp:host:port, rdma:host:port.
+    /// Where the target listens: shm:/path/to.sock, tcp:host:port, verbs:host:port, rdma:host:port.
     #[arg(long, value_name = "ADDRESS")]
     fabric: Address,
     /// The volume's name.
@@ -127,6 +138,7 @@ pub fn run(options: Options) -> Result<(), String> {
             _ => Err("neither side is the volume; name it `:`".into()),
         },
         What::Verify { volume, file } => verify(&volume.open()?, file.as_deref()),
+        What::Trim { volume, offset, bytes } => trim(&volume.open()?, offset, bytes),
         What::Replay { volume, trace, block, threads, connections, depth, think } => {
             let plan = Plan {
                 block,
@@ -246,6 +258,28 @@ fn verify(file: &RemoteFile, other: Option<&Path>) -> Result<(), String> {
         }
     })?;
     println!("{} bytes, CRC-32C {sum:08x}{}", file.len(), if local.is_some() { ", the same" } else { "" });
+    Ok(())
+}
+
+/// Bytes that one request trims.
+const TRIM: u64 = 1 << 30;
+
+fn trim(file: &RemoteFile, offset: u64, bytes: u64) -> Result<(), String> {
+    // Said before anything is lost.
+    let end = offset.checked_add(bytes).filter(|end| *end <= file.len());
+    let end =
+        end.ok_or_else(|| format!("the range is outside the volume, which has {} bytes", file.len()))?;
+    if !file.writable() {
+        return Err("the volume is read-only".into());
+    }
+    let mut at = offset;
+    while at < end {
+        let length = TRIM.min(end - at);
+        file.trim(at, length as u32).wait().map_err(|why| format!("at byte {at}: {why}"))?;
+        at += length;
+    }
+    file.flush().wait().map_err(|why| format!("flush: {why}"))?;
+    println!("{bytes} bytes trimmed");
     Ok(())
 }
 

@@ -13,7 +13,7 @@ pub struct Options {
     /// NAME=dummy:BYTES has nothing behind it, to measure the fabric alone.
     #[arg(long = "volume", required = true, value_name = "NAME=PATH")]
     volumes: Vec<VolumeOptions>,
-    /// Where to listen: shm:/path/to.sock, tcp:host:port, rdma:host:port.
+    /// Where to listen: shm:/path/to.sock, tcp:host:port, verbs:host:port, rdma:host:port.
     #[arg(long = "fabric", required = true, value_name = "ADDRESS")]
     fabrics: Vec<kintsugidb_fabric::Address>,
     /// A user: NAME:PASSWORD[:VOLUME[=rw],…]. Other users of the machine can see it; see --users.
