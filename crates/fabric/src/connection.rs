@@ -6,6 +6,7 @@
 //!   write(span, region, offset, token)
 //!   poll(&mut completions)              tokens come back with how it went
 //!   send(bytes), receive(&mut bytes)    messages, whole and in order
+//!   queue(bytes) … flush()              many messages, and one word to the peer (one system call, one bell)
 //!   direct(region)                      the peer's memory itself, where it is mapped: no call per read
 //!   arm(), fd(), wait(limit)            sleep until there is something to poll or to receive
 //! ```
@@ -18,6 +19,7 @@
 //! - Every accepted `read` and `write` has exactly one completion, also when the peer dies.
 //! - `send` has copied its bytes when it returns; it has no completion. A message arrives whole, once and in order, or the
 //!   connection is dead. [`Error::Full`] means that the peer is behind: wait or do something else, then try again.
+//! - `queue` is `send`, except that the message may stay here until `flush`, `send`, `poll`, `receive` or `arm`.
 //! - A buffer is not written any more once [`Connection::deregister`] has returned.
 //! - An error other than those of a single call ([`Error::Full`], bounds, size) is final.
 
@@ -138,6 +140,22 @@ pub trait Connection: Send {
     /// # Errors
     /// [`Error::Full`], [`Error::TooLarge`], [`Error::PeerDead`].
     fn send(&mut self, message: &[u8]) -> Result<(), Error>;
+
+    /// As [`Connection::send`], but the message may wait for [`Connection::flush`], which is to follow soon.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    fn queue(&mut self, message: &[u8]) -> Result<(), Error> {
+        self.send(message)
+    }
+
+    /// Sends on what was queued, as far as there is room.
+    ///
+    /// # Errors
+    /// As [`Connection::send`], but for [`Error::Full`].
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Appends the next message to a buffer of the caller's and answers its length, or `None` if there is none now.
     ///

@@ -3,8 +3,8 @@
 use crate::{Error, limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
-use std::io::IoSliceMut;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags};
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -120,8 +120,20 @@ pub(crate) fn receive_with(
 
 /// Sends as much as fits, without blocking. `None`: the peer is gone.
 pub(crate) fn send(fd: impl AsFd, bytes: &[u8]) -> Result<Option<usize>, Error> {
+    sent(|| rustix::net::send(&fd, bytes, SEND))
+}
+
+/// As [`send`], of several parts.
+pub(crate) fn send_parts(fd: impl AsFd, parts: &[IoSlice<'_>]) -> Result<Option<usize>, Error> {
+    sent(|| rustix::net::sendmsg(&fd, parts, &mut SendAncillaryBuffer::default(), SEND))
+}
+
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
+/// What a call of `send` means.
+fn sent(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<Option<usize>, Error> {
     loop {
-        return match rustix::net::send(&fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        return match call() {
             Ok(count) => Ok(Some(count)),
             Err(Errno::AGAIN | Errno::NOBUFS) => Ok(Some(0)),
             Err(Errno::INTR) => continue,

@@ -61,6 +61,8 @@ pub(super) struct Shm {
     fruitless: u32,
     armed: bool,
     starved: bool,
+    /// Something is in the peer's ring that it has not been told of.
+    untold: bool,
     dead: bool,
 }
 
@@ -92,6 +94,7 @@ impl Shm {
             fruitless: 0,
             armed: false,
             starved: false,
+            untold: false,
             dead: false,
         }
     }
@@ -112,6 +115,7 @@ impl Shm {
 
     /// Rings if the peer sleeps. Something has been stored for it before.
     fn wake_peer(&mut self) -> Result<(), Error> {
+        self.untold = false;
         if bell::must_ring(self.inboxes.control(self.inboxes.mine, ASLEEP)) {
             // If it does not fit, the peer has bells enough to wake up.
             if crate::net::send(&self.socket, &[1])?.is_none() {
@@ -154,13 +158,22 @@ impl Shm {
         Ok(())
     }
 
+    fn tell(&mut self) -> Result<(), Error> {
+        if self.untold { self.wake_peer() } else { Ok(()) }
+    }
+
+    /// Puts a piece into the peer's ring. It is told later, but no later than that there was no room.
     fn push(&mut self, piece: &[u8], more: bool) -> Result<(), Error> {
         let (mine, theirs) = (self.inboxes.mine, self.inboxes.theirs);
         let credit = self.inboxes.control(mine, CREDIT);
         match self.sender.push(&mut Stores(self.inboxes.ring(theirs)), credit, piece, more) {
-            Ok(()) => self.wake_peer(),
+            Ok(()) => {
+                self.untold = true;
+                Ok(())
+            }
             Err(Unsent::Full) => {
                 self.starved = true;
+                self.tell()?;
                 Err(Error::Full)
             }
             Err(Unsent::TooLarge) => {
@@ -193,6 +206,7 @@ impl Shm {
         if self.sent > 0 {
             self.backlog = Vec::new();
             self.sent = 0;
+            self.tell()?;
         }
         Ok(())
     }
@@ -287,6 +301,18 @@ impl Connection for Shm {
     }
 
     fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        self.queue(message)?;
+        self.tell()
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if self.dead {
+            return Err(Error::PeerDead);
+        }
+        self.tell()
+    }
+
+    fn queue(&mut self, message: &[u8]) -> Result<(), Error> {
         if self.dead {
             return Err(Error::PeerDead);
         }
@@ -311,6 +337,7 @@ impl Connection for Shm {
     fn receive(&mut self, into: &mut Vec<u8>) -> Result<Option<usize>, Error> {
         self.disarm()?;
         self.push_backlog()?;
+        self.tell()?;
         if let Some(bytes) = self.next_message(into)? {
             return Ok(Some(bytes));
         }
@@ -326,6 +353,7 @@ impl Connection for Shm {
 
     fn poll(&mut self, completions: &mut Vec<Completion>) -> Result<usize, Error> {
         self.disarm()?;
+        self.tell()?;
         if self.done.is_empty() {
             if self.dead {
                 return Err(Error::PeerDead);
@@ -347,6 +375,7 @@ impl Connection for Shm {
     fn arm(&mut self) -> Result<bool, Error> {
         self.disarm()?;
         self.push_backlog()?;
+        self.tell()?;
         self.give_credit(true)?;
         if self.dead || !self.done.is_empty() {
             return Ok(false);

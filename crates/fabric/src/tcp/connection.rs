@@ -288,6 +288,11 @@ impl Connection for Tcp {
     }
 
     fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        self.queue(message)?;
+        self.messages.flush()
+    }
+
+    fn queue(&mut self, message: &[u8]) -> Result<(), Error> {
         if message.len() > limits::MESSAGE_BYTES {
             return Err(Error::TooLarge { bytes: message.len() as u64, limit: limits::MESSAGE_BYTES as u64 });
         }
@@ -300,9 +305,10 @@ impl Connection for Tcp {
         if self.messages.unsent() > UNSENT {
             return Err(Error::Full);
         }
-        let out = self.messages.out();
-        out.extend((message.len() as u32).to_le_bytes());
-        out.extend_from_slice(message);
+        self.messages.put(&(message.len() as u32).to_le_bytes(), message)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
         self.messages.flush()
     }
 

@@ -4,10 +4,14 @@ use crate::Error;
 use crate::net::{self, Heard};
 use rustix::event::epoll::EventFlags;
 use rustix::net::RecvFlags;
+use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes asked for at once.
 pub(crate) const CHUNK: usize = 64 << 10;
+
+/// Bytes of a body whose copy costs more than a system call.
+const LARGE: usize = 16 << 10;
 
 /// What carries bytes, in order and without blocking: a socket, or a queue pair.
 pub(crate) trait Pipe: Send {
@@ -19,6 +23,12 @@ pub(crate) trait Pipe: Send {
 
     /// Sends as much as fits. `None`: the peer is gone.
     fn send(&mut self, bytes: &[u8]) -> Result<Option<usize>, Error>;
+
+    /// Sends as much as fits of two parts, if it can do that with one call. `None`: the peer is gone.
+    fn send_both(&mut self, head: &[u8], body: &[u8]) -> Result<Option<usize>, Error> {
+        let _ = (head, body);
+        Ok(Some(0))
+    }
 
     /// Appends what has come in, a chunk at a time.
     fn receive(&mut self, into: &mut Vec<u8>) -> Result<Heard, Error>;
@@ -38,6 +48,9 @@ impl Pipe for Socket {
     }
     fn send(&mut self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         net::send(&self.0, bytes)
+    }
+    fn send_both(&mut self, head: &[u8], body: &[u8]) -> Result<Option<usize>, Error> {
+        net::send_parts(&self.0, &[IoSlice::new(head), IoSlice::new(body)])
     }
     fn receive(&mut self, into: &mut Vec<u8>) -> Result<Heard, Error> {
         let spare = rustix::buffer::spare_capacity(into);
@@ -91,6 +104,23 @@ impl Stream {
         &mut self.out
     }
 
+    /// Puts a head and a body behind what is to be sent. A large body goes at once, without a copy, as far as there is room.
+    pub fn put(&mut self, head: &[u8], body: &[u8]) -> Result<(), Error> {
+        let mut gone = 0;
+        if body.len() >= LARGE {
+            self.flush()?;
+            if self.unsent() == 0 && !self.ended {
+                match self.pipe.send_both(head, body)? {
+                    None => self.ended = true,
+                    Some(count) => gone = count,
+                }
+            }
+        }
+        self.out.extend_from_slice(head.get(gone..).unwrap_or_default());
+        self.out.extend_from_slice(body.get(gone.saturating_sub(head.len())..).unwrap_or_default());
+        Ok(())
+    }
+
     /// Sends what the socket takes.
     pub fn flush(&mut self) -> Result<(), Error> {
         while !self.ended && self.sent < self.out.len() {
@@ -104,7 +134,9 @@ impl Stream {
             self.sent = 0;
             self.out.clear();
             // A large message once is no reason to keep its room.
-            self.out.shrink_to(CHUNK);
+            if self.out.capacity() > 4 * CHUNK {
+                self.out.shrink_to(CHUNK);
+            }
         } else if self.sent > CHUNK && self.sent > self.out.len() / 2 {
             self.out.drain(..self.sent);
             self.sent = 0;
