@@ -10,6 +10,8 @@ pub const REQUEST_BYTES: u64 = 4 << 20;
 pub const OUTSTANDING: usize = 256;
 /// Bytes under way on one connection whose blocks travel within messages.
 pub const INLINE_BYTES: u64 = 16 << 20;
+/// Bytes of memory that one connection keeps for such requests between them.
+pub const SPARE_BYTES: usize = 2 << 20;
 /// Bytes of the data area of one connection; a power of two.
 pub const AREA_BYTES: u64 = 16 << 20;
 /// Volumes that one connection has open.

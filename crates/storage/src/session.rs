@@ -71,6 +71,9 @@ pub struct Session {
     free: Vec<usize>,
     ids: HashMap<u64, usize>,
     inline_bytes: u64,
+    /// Memory of requests that are over, for the next ones.
+    spare: Vec<Heap>,
+    spare_bytes: usize,
 }
 
 const SEGMENT_BITS: u32 = 12;
@@ -88,6 +91,8 @@ impl Session {
             free: Vec::new(),
             ids: HashMap::new(),
             inline_bytes: 0,
+            spare: Vec::new(),
+            spare_bytes: 0,
         }
     }
 
@@ -195,7 +200,7 @@ impl Session {
         if inline && self.inline_bytes + total > limits::INLINE_BYTES {
             return Err(Status::TooMuch);
         }
-        let scratch = if inline { Some(Scratch::new(total, request.rest)?) } else { None };
+        let scratch = if inline { Some(self.scratch(total, request.rest)?) } else { None };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -249,6 +254,31 @@ impl Session {
             self.finish(slot, replies);
         }
         Ok(())
+    }
+
+    /// Memory for an inline request, with what it brings.
+    fn scratch(&mut self, bytes: u64, content: &[u8]) -> Result<Scratch, Status> {
+        let needed = ALIGNMENT + bytes as usize;
+        let fits = |heap: &Heap| (needed..=2 * needed).contains(&heap.bytes());
+        let mut memory = match self.spare.iter().rposition(fits) {
+            Some(at) => {
+                let heap = self.spare.swap_remove(at);
+                self.spare_bytes -= heap.bytes();
+                heap
+            }
+            None => Heap::new(needed).ok_or(Status::NoMemory)?,
+        };
+        memory.slice()[ALIGNMENT..][..content.len()].copy_from_slice(content);
+        Ok(Scratch { memory: Arc::new(memory) })
+    }
+
+    /// Takes memory back whose blocks have been sent. It stays this session's, so that what is in it is only what its user may read.
+    pub fn recycle(&mut self, memory: Arc<Heap>) {
+        let room = limits::SPARE_BYTES - self.spare_bytes;
+        if let Some(heap) = Arc::into_inner(memory).filter(|heap| heap.bytes() <= room) {
+            self.spare_bytes += heap.bytes();
+            self.spare.push(heap);
+        }
     }
 
     /// Takes the end of a job.
@@ -345,12 +375,6 @@ impl Pending {
 }
 
 impl Scratch {
-    fn new(bytes: u64, content: &[u8]) -> Result<Scratch, Status> {
-        let mut memory = Heap::new(ALIGNMENT + bytes as usize).ok_or(Status::NoMemory)?;
-        memory.slice()[ALIGNMENT..][..content.len()].copy_from_slice(content);
-        Ok(Scratch { memory: Arc::new(memory) })
-    }
-
     /// Puts the header before the blocks.
     fn into_message(mut self, reply: &Reply, bytes: u64) -> Outgoing {
         let start = ALIGNMENT - REPLY_HEADER;

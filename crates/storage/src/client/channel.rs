@@ -43,7 +43,8 @@ pub struct NoRoom;
 /// Tokens of the channel's own requests have this bit; the caller's must not.
 const OPEN: u64 = 1 << 63;
 
-/// The connection. Tokens are the caller's to choose, below 2^63.
+/// The connection. Tokens are the caller's to choose, below 2^63. What is begun may stay here until [`Channel::poll`], [`Channel::wait`] or
+/// [`Channel::arm`], so that many requests cost one word to the target.
 pub struct Channel {
     link: Box<dyn Connection>,
     area: Option<Arc<Area>>,
@@ -295,7 +296,7 @@ impl Channel {
 
     /// Sends the request of the next number.
     fn send(&mut self, message: &[u8], pending: Pending) -> Result<Result<(), NoRoom>, IoError> {
-        match self.link.send(message) {
+        match self.link.queue(message) {
             Ok(()) => {}
             Err(fabric::Error::Full) => return Ok(Err(NoRoom)),
             Err(why) => return Err(IoError::lost(why)),

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What goes wrong with a job.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,10 @@ impl Engine for Faulty {
 
     fn arm(&mut self) -> Result<bool, Errno> {
         Ok(self.failed.is_empty() && self.inner.arm()?)
+    }
+
+    fn rest(&mut self, other: BorrowedFd<'_>, limit: Option<Duration>) -> Result<bool, Errno> {
+        if self.failed.is_empty() { self.inner.rest(other, limit) } else { self.inner.kick().map(|()| false) }
     }
 
     fn adopt(&mut self, area: &Arc<dyn Area>) {

@@ -3,6 +3,7 @@
 //! ```text
 //!   submit(job) …  submit(job)   kick()      ─▶ the disk ─▶      complete(&mut done)   each job exactly once, in any order
 //!                                              fd() becomes readable; arm() before sleeping on it
+//!                  rest(other)   begins and sleeps, with one system call where the engine can
 //! ```
 //! | engine | a request costs | source |
 //! | --- | --- | --- |
@@ -25,9 +26,11 @@ pub use uring::Uring;
 
 use crate::memory::{Area, Place};
 use crate::volume::Volume;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a job does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -68,6 +71,29 @@ pub struct Done {
     pub result: Result<u64, Errno>,
 }
 
+fn timespec(limit: Duration) -> Timespec {
+    Timespec { tv_sec: limit.as_secs().min(1 << 30) as i64, tv_nsec: i64::from(limit.subsec_nanos()) }
+}
+
+/// [`Engine::rest`] with an engine that has a descriptor to sleep on.
+fn rest_on_both<E: Engine + ?Sized>(
+    engine: &mut E,
+    other: BorrowedFd<'_>,
+    limit: Option<Duration>,
+) -> Result<bool, Errno> {
+    engine.kick()?;
+    if !engine.arm()? {
+        return Ok(false);
+    }
+    let limit = limit.map(timespec);
+    let mut fds = [engine.fd(), other].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    match poll(&mut fds, limit.as_ref()) {
+        Ok(_) => Ok(!fds[1].revents().is_empty()),
+        Err(Errno::INTR) => Ok(false),
+        Err(why) => Err(why),
+    }
+}
+
 /// An engine; used by one thread.
 pub trait Engine {
     /// Its name, as in [`Kind`].
@@ -93,6 +119,14 @@ pub trait Engine {
     /// # Errors
     /// Only if the engine itself is broken.
     fn arm(&mut self) -> Result<bool, Errno>;
+    /// Begins what was submitted and sleeps until something has ended, or the other descriptor is readable, at most so long. Whether the
+    /// other one may be readable. It can wake without a reason.
+    ///
+    /// # Errors
+    /// Only if the engine itself is broken.
+    fn rest(&mut self, other: BorrowedFd<'_>, limit: Option<Duration>) -> Result<bool, Errno> {
+        rest_on_both(self, other, limit)
+    }
     /// Makes an area known beforehand, which can make its use cheaper.
     fn adopt(&mut self, area: &Arc<dyn Area>) {
         let _ = area;

@@ -8,7 +8,7 @@
 //! A short count is no end: what is left of a request is asked for again, through the page cache, until nothing comes.
 
 use super::threads::descriptor;
-use super::{Done, Engine, Job, Op};
+use super::{Done, Engine, Job, Op, rest_on_both};
 use crate::limits;
 use crate::memory::Area;
 use crate::volume::Volume;
@@ -19,6 +19,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
 
 /// A job in the ring.
 struct Flight {
@@ -26,6 +27,9 @@ struct Flight {
     moved: u64,
     direct: bool,
 }
+
+/// The name of the request that looks at another descriptor; jobs have the numbers of their flights.
+const WATCH: u64 = u64::MAX;
 
 /// The engine.
 pub struct Uring {
@@ -38,6 +42,11 @@ pub struct Uring {
     /// Jobs that wait for a place in the ring.
     waiting: VecDeque<usize>,
     in_ring: usize,
+    /// The ring looks at somebody else's descriptor: whose, and whether it has seen it readable.
+    watched: Option<RawFd>,
+    seen: bool,
+    /// The kernel takes a limit of time along with a submission.
+    sleeps: bool,
     /// What ended without the kernel.
     ended: Vec<Done>,
     /// Places of volumes in the table of registered files; it keeps them open.
@@ -62,6 +71,7 @@ impl Uring {
         let mut modern = IoUring::builder();
         modern.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_cqsize(2 * entries);
         let ring = modern.build(entries).or_else(|_| IoUring::new(entries)).map_err(|why| errno(&why))?;
+        let sleeps = ring.params().is_feature_ext_arg();
         let submitter = ring.submitter();
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         submitter.register_eventfd(bell.as_raw_fd()).map_err(|why| errno(&why))?;
@@ -76,6 +86,9 @@ impl Uring {
             free: Vec::new(),
             waiting: VecDeque::new(),
             in_ring: 0,
+            watched: None,
+            seen: false,
+            sleeps,
             ended: Vec::new(),
             files: HashMap::new(),
             file_table,
@@ -195,6 +208,10 @@ impl Uring {
     fn reap(&mut self) -> usize {
         let mut seen = 0;
         while let Some(entry) = { self.ring.completion().next() } {
+            if entry.user_data() == WATCH {
+                (self.watched, self.seen) = (None, true);
+                continue;
+            }
             seen += 1;
             self.in_ring -= 1;
             let at = entry.user_data() as usize;
@@ -305,6 +322,41 @@ impl Engine for Uring {
         fence(Ordering::SeqCst);
         let quiet = self.ring.completion().is_empty() && !self.ring.submission().taskrun();
         Ok(quiet && self.ended.is_empty() && (self.waiting.is_empty() || self.in_ring > 0))
+    }
+
+    /// One system call: it submits, sleeps, and runs what the kernel has deferred. The other descriptor is looked at by the ring.
+    fn rest(&mut self, other: BorrowedFd<'_>, limit: Option<Duration>) -> Result<bool, Errno> {
+        if !self.sleeps {
+            return rest_on_both(self, other, limit);
+        }
+        self.fill();
+        if !self.ended.is_empty() {
+            return self.kick().map(|()| false);
+        }
+        let other = other.as_raw_fd();
+        if self.watched != Some(other) {
+            let entry = opcode::PollAdd::new(types::Fd(other), libc::POLLIN as u32).build().user_data(WATCH);
+            // SAFETY: the request refers to no memory of ours.
+            if unsafe { self.ring.submission().push(&entry) }.is_err() {
+                // No room: what is there goes first.
+                return self.kick().map(|()| true);
+            }
+            self.watched = Some(other);
+        }
+        let limit = limit.map(|l| types::Timespec::new().sec(l.as_secs()).nsec(l.subsec_nanos()));
+        let mut arguments = types::SubmitArgs::new();
+        if let Some(limit) = &limit {
+            arguments = arguments.timespec(limit);
+        }
+        match self.ring.submitter().submit_with_args(1, &arguments) {
+            Ok(_) => {}
+            Err(why) => match errno(&why) {
+                Errno::INTR | Errno::AGAIN | Errno::BUSY | Errno::TIME => {}
+                other => return Err(other),
+            },
+        }
+        self.reap();
+        Ok(std::mem::take(&mut self.seen))
     }
 
     fn adopt(&mut self, area: &Arc<dyn Area>) {

@@ -235,8 +235,11 @@ impl Service {
         }
         while let Some(step) = self.steps.pop_front() {
             let done = match (&step, &mut self.mirror) {
-                (Step::Send(Outgoing::Plain(bytes)), _) => link.send(bytes),
-                (Step::Send(Outgoing::Blocks(memory, range)), _) => link.send(memory.bytes_of(range.clone())),
+                (Step::Send(Outgoing::Plain(bytes)), _) => link.queue(bytes),
+                (Step::Send(Outgoing::Blocks(memory, range)), _) => {
+                    link.queue(memory.bytes_of(range.clone()))
+                }
+
                 (Step::Write { place, bytes, token }, Some(mirror)) => {
                     let span = mirror.buffer.span(*place, *bytes);
                     let posted = link.write(span, AREA_REGION, *place, *token);
@@ -247,15 +250,20 @@ impl Service {
                 (Step::Write { .. }, None) | (Step::Send(Outgoing::Placed { .. }), _) => return false,
             };
             match done {
-                Ok(()) => {}
+                Ok(()) => {
+                    if let Step::Send(Outgoing::Blocks(memory, _)) = step {
+                        self.session.recycle(memory);
+                    }
+                }
                 Err(fabric::Error::Full) => {
                     self.steps.push_front(step);
-                    return true;
+                    break;
                 }
                 Err(_) => return false,
             }
         }
-        true
+        // One word to the client for all of them.
+        link.flush().is_ok()
     }
 }
 

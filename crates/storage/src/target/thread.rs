@@ -9,9 +9,10 @@ use kintsugidb_fabric::handshake::Hello;
 use kintsugidb_fabric::{Access, Export, Fabric, Grant, Listener, Mapping, Peer, Refusal, RefusalCode};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 pub(super) struct Thread {
     shared: Arc<Shared>,
@@ -26,6 +27,8 @@ pub(super) struct Thread {
     answered: Vec<usize>,
     /// The door that the next connection goes through.
     next: usize,
+    /// When the listeners were last looked at: handshakes have a limit of time.
+    accepted: Instant,
 }
 
 /// A connection and how awake it is.
@@ -36,9 +39,10 @@ struct Connected {
     asleep: bool,
 }
 
-const ENGINE: u64 = 1 << 32;
 const DOOR: u64 = 2 << 32;
 const LISTENER: u64 = 3 << 32;
+/// How often listeners are looked at for handshakes whose time is over.
+const HANDSHAKES: Duration = Duration::from_secs(1);
 /// Turns between two looks at those that sleep, while others are awake.
 const TURNS_BETWEEN_LOOKS: u32 = 32;
 
@@ -60,8 +64,7 @@ impl Thread {
         let watch = |fd: std::os::fd::BorrowedFd<'_>, data| {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(data), epoll::EventFlags::IN)
         };
-        watch(engine.fd(), ENGINE)?;
-        watch(std::os::fd::AsFd::as_fd(&shared.doors[number].bell), DOOR)?;
+        watch(shared.doors[number].bell.as_fd(), DOOR)?;
         for listener in &listeners {
             watch(listener.fd(), LISTENER)?;
         }
@@ -76,6 +79,7 @@ impl Thread {
             done: Vec::new(),
             answered: Vec::new(),
             next: 0,
+            accepted: Instant::now(),
         })
     }
 
@@ -92,12 +96,17 @@ impl Thread {
             if awake || ended > 0 {
                 if turns >= TURNS_BETWEEN_LOOKS {
                     turns = 0;
-                    self.look_around(Some(0))?;
+                    self.look_around()?;
                 }
-            } else if self.engine.arm()? {
-                turns = 0;
-                let handshakes = if self.listeners.is_empty() { None } else { Some(1000) };
-                self.look_around(handshakes)?;
+                continue;
+            }
+            turns = 0;
+            let limit = if self.listeners.is_empty() { None } else { Some(HANDSHAKES) };
+            if self.engine.rest(self.epoll.as_fd(), limit)? {
+                self.look_around()?;
+            }
+            if limit.is_some_and(|limit| self.accepted.elapsed() >= limit) {
+                self.accept()?;
             }
         }
         Ok(())
@@ -174,19 +183,18 @@ impl Thread {
         Ok(count)
     }
 
-    /// Looks at, or sleeps on, everything that has a descriptor.
-    fn look_around(&mut self, limit_ms: Option<i64>) -> Result<(), Errno> {
-        let limit = limit_ms.map(|ms| Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 });
+    /// Looks at everything that has a descriptor, and at those that sleep.
+    fn look_around(&mut self) -> Result<(), Errno> {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 64];
-        let events = match epoll::wait(&self.epoll, &mut events[..], limit.as_ref()) {
+        let events = match epoll::wait(&self.epoll, &mut events[..], Some(&AT_ONCE)) {
             Ok((events, _)) => events,
             Err(Errno::INTR) => return Ok(()),
             Err(why) => return Err(why),
         };
-        let mut visitors = limit_ms == Some(1000) && events.is_empty();
+        let mut visitors = false;
         for event in events.iter() {
             match event.data.u64() {
-                ENGINE => {}
                 DOOR => {
                     let mut bells = [0; 8];
                     // Empties the bell; it is not blocking.
@@ -211,6 +219,7 @@ impl Thread {
     }
 
     fn accept(&mut self) -> Result<(), Errno> {
+        self.accepted = Instant::now();
         let shared = self.shared.clone();
         let mut area = None;
         for listener in &mut self.listeners {
