@@ -248,7 +248,7 @@ module ki_context #(
 
   // ---- the answer ------------------------------------------------------------------------------------------------
   // em_idx: the word in lane 0; in the first beat that is the header's, so the words of the value begin in lane 1
-  logic em_start, em_head_q, em_drop_q;
+  logic em_start, em_end, em_head_q, em_drop_q;
   logic [7:0] em_status, em_status_q;
   logic [15:0] em_len, em_len_q;
   logic [5:0] em_from;
@@ -259,6 +259,7 @@ module ki_context #(
   assign em_data_ok = !rd_busy_q || em_need < rcnt_q || (em_need == rcnt_q && r_valid_i) || (em_head_q && em_left_q == 6'd1);
   assign m_valid_o = em_busy_q && em_data_ok;
   assign m_last_o = em_left_q <= 6'd4;
+  assign em_end = m_valid_o && m_ready_i && m_last_o;
   always_comb begin
     m_data_o = cb_rdata;
     if (em_head_q) m_data_o[63:0] = {d_id, em_len_q, 16'd0, em_status_q, op | 8'h80};
@@ -272,7 +273,7 @@ module ki_context #(
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) em_busy_q <= 1'b0;
     else if (em_start) em_busy_q <= 1'b1;
-    else if (m_valid_o && m_ready_i && m_last_o) em_busy_q <= 1'b0;
+    else if (em_end) em_busy_q <= 1'b0;
   always_ff @(posedge clk_i)
     if (em_start) begin
       em_head_q   <= 1'b1;
@@ -639,11 +640,6 @@ module ki_context #(
       SWrite: if (w_ready_i && w_last_o) st_d = after_write;
       SLinkA: if (w_ready_i) st_d = after_a;
       SLinkB: if (w_ready_i) st_d = after_b;
-      SAnswer: begin
-        em_start = 1'b1;
-        em_status = p_status_q;
-        st_d = after_answer;
-      end
       SFree: if (fr_valid_o && fr_ready_i) st_d = SDone;
       STail: if (rd_valid_o && rd_ready_i) st_d = STailW;
       STailW:
@@ -672,12 +668,18 @@ module ki_context #(
         st_d = SDone;
       end
       SDone:
-      if (!em_busy_q && !rd_busy_q) begin
+      if ((!em_busy_q || em_end) && !rd_busy_q) begin
         pop  = 1'b1;
         st_d = SIdle;
       end
       default: st_d = SIdle;
     endcase
+    // the answer starts with the clock that ends the step before it
+    if (st_d == SAnswer) begin
+      em_start = 1'b1;
+      em_status = p_status_q;
+      st_d = after_answer;
+    end
     // ZRANGE walks ranks; what is not there ends it
     if (st_q == SOrderW && orr_valid_i && op == OpZrange) begin
       em_start = 1'b0;
