@@ -1,8 +1,8 @@
 //! The checker: what clients were answered, against the oracle's history of every item.
 use super::{
     client::Record,
+    history::History,
     oracle::{Change, Item, Oracle, joined},
-    world::World,
 };
 use crate::{Outcome, coordinator::plan::keys_of};
 use kintsugidb_engine::{Class, Version, resolve};
@@ -18,19 +18,19 @@ struct Candidates {
     op: Option<usize>,
 }
 
-pub(super) fn check(world: &World) -> Result<(), String> {
-    if let Some(torn) = world.torn() {
+pub(super) fn check(history: &History) -> Result<(), String> {
+    if let Some(torn) = history.torn() {
         return Err(torn);
     }
-    let oracle = Oracle::replay(world)?;
-    oracle.compare(world)?;
-    let seen = world.records.iter().map(|r| observe(r, &oracle)).collect::<Result<Vec<_>, _>>()?;
-    for (r, seen) in world.records.iter().zip(&seen) {
+    let oracle = Oracle::replay(history)?;
+    oracle.compare(history)?;
+    let seen = history.records.iter().map(|r| observe(r, &oracle)).collect::<Result<Vec<_>, _>>()?;
+    for (r, seen) in history.records.iter().zip(&seen) {
         atomic(r, seen, &oracle)?;
-        watches(world, r, &oracle)?;
+        watches(history, r, &oracle)?;
     }
-    real_time(world, &seen, &oracle)?;
-    sessions(world, &seen, &oracle)
+    real_time(history, &seen, &oracle)?;
+    sessions(history, &seen, &oracle)
 }
 
 fn shown(item: &Item) -> String {
@@ -162,14 +162,14 @@ fn atomic(r: &Record, seen: &Observed, oracle: &Oracle) -> Result<(), String> {
 }
 
 /// EXEC went through: nobody had written a watched key in between.
-fn watches(world: &World, r: &Record, oracle: &Oracle) -> Result<(), String> {
+fn watches(history: &History, r: &Record, oracle: &Oracle) -> Result<(), String> {
     if !matches!(r.outcome, Some(Outcome::Replies(_))) {
         return Ok(());
     }
-    let number = world.records.iter().position(|o| std::ptr::eq(o, r)).unwrap_or(usize::MAX);
+    let number = history.records.iter().position(|o| std::ptr::eq(o, r)).unwrap_or(usize::MAX);
     for (watch, at) in &r.watches {
-        let shard = crate::shard_of(&watch.key, world.shards.len() as u16);
-        let parts = || world.applied.iter().filter(|a| a.op == number);
+        let shard = crate::shard_of(&watch.key, history.shards.len() as u16);
+        let parts = || history.applied.iter().filter(|a| a.op == number);
         let mine = parts().map(|a| a.version).max();
         // A read-modify-write that sorts below what was pending may come later, and sort before us.
         let here = parts().filter(|a| a.shard == shard).map(|a| a.order).max().unwrap_or(usize::MAX);
@@ -181,7 +181,7 @@ fn watches(world: &World, r: &Record, oracle: &Oracle) -> Result<(), String> {
             let absent = watch.state.version == Version::default();
             let changed = |c: &&Change| c.op != number && c.effective && !(absent && c.value.is_none());
             for c in changes.iter().filter(changed) {
-                let other = &world.records[c.op];
+                let other = &history.records[c.op];
                 let between = other.began > *at && other.ended.is_some_and(|e| e < r.began);
                 let versions = sub.is_empty()
                     && watch.state.version != Version::default()
@@ -203,7 +203,7 @@ fn watches(world: &World, r: &Record, oracle: &Oracle) -> Result<(), String> {
 }
 
 /// Each item is linearizable: what ended before something else began is not later than it.
-fn real_time(world: &World, seen: &[Observed], oracle: &Oracle) -> Result<(), String> {
+fn real_time(history: &History, seen: &[Observed], oracle: &Oracle) -> Result<(), String> {
     struct Event {
         began: u64,
         ended: u64,
@@ -213,7 +213,7 @@ fn real_time(world: &World, seen: &[Observed], oracle: &Oracle) -> Result<(), St
         op: usize,
     }
     let mut events: BTreeMap<&Item, Vec<Event>> = BTreeMap::new();
-    for (op, (r, seen)) in world.records.iter().zip(seen).enumerate() {
+    for (op, (r, seen)) in history.records.iter().zip(seen).enumerate() {
         let ended = r.ended.unwrap_or(u64::MAX);
         for (item, value) in seen {
             let c = candidates(r, item, value, oracle)?;
@@ -233,9 +233,9 @@ fn real_time(world: &World, seen: &[Observed], oracle: &Oracle) -> Result<(), St
                         "real time: {} at {:?} by {:?}, and later at {:?} by {:?}",
                         shown(item),
                         a.lowest,
-                        world.records[a.op].lines,
+                        history.records[a.op].lines,
                         b.highest,
-                        world.records[b.op].lines
+                        history.records[b.op].lines
                     ));
                 }
             }
@@ -245,9 +245,9 @@ fn real_time(world: &World, seen: &[Observed], oracle: &Oracle) -> Result<(), St
 }
 
 /// Nobody finds himself before a transaction that he has seen, or written, at any of its items (rule 2).
-fn sessions(world: &World, seen: &[Observed], oracle: &Oracle) -> Result<(), String> {
+fn sessions(history: &History, seen: &[Observed], oracle: &Oracle) -> Result<(), String> {
     let mut known: BTreeMap<u16, BTreeMap<&Item, Version>> = BTreeMap::new();
-    for (op, (r, seen)) in world.records.iter().zip(seen).enumerate() {
+    for (op, (r, seen)) in history.records.iter().zip(seen).enumerate() {
         if !matches!(r.outcome, Some(Outcome::Replies(_))) {
             continue;
         }

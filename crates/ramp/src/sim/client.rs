@@ -12,12 +12,16 @@ use kintsugidb_wire::{OwnedArgs, Proto};
 
 /// One operation, from invocation to response.
 #[derive(Clone, Debug)]
-pub(super) struct Record {
+pub struct Record {
+    /// Whose it is.
     pub client: u16,
+    /// What was asked.
     pub lines: Vec<Line>,
-    /// Step of the invocation, and of the response.
+    /// Step of the invocation.
     pub began: u64,
+    /// Step of the response, if there was one.
     pub ended: Option<u64>,
+    /// What was answered, if anything was.
     pub outcome: Option<Outcome>,
     /// The transaction that took effect, if it needed one and it is known.
     pub txn: Option<TxnId>,

@@ -33,21 +33,31 @@ impl World {
             let Ok(command) = resolve(args) else { return false };
             let keys = keys_of(command, args);
             let [key] = keys[..] else { return false };
-            if args.len() > 3 && command.name == "mset" || shard_of(key, self.shards.len() as u16) >= MINE {
+            if args.len() > 3 && command.name == "mset"
+                || shard_of(key, self.history.shards.len() as u16) >= MINE
+            {
                 return false;
             }
             calls.push((command, args, key));
         }
-        let (number, now) = (self.records.len(), self.local_now());
+        let (number, now) = (self.history.records.len(), self.local_now());
         let replies = match &calls[..] {
             [(command, args, key)] => self.one(c, number, command, args, key, now),
             _ => self.several(c, number, &calls, now),
         };
         let Some(replies) = replies else { return false };
-        let (client, began) = (self.clients[c].id, self.step);
+        let (client, began) = (self.clients[c].id, self.history.step);
         let (outcome, watches) = (Some(Outcome::Replies(replies)), Vec::new());
         let lines: Vec<Line> = lines.clone();
-        self.records.push(Record { client, lines, began, ended: Some(began), outcome, txn: None, watches });
+        self.history.records.push(Record {
+            client,
+            lines,
+            began,
+            ended: Some(began),
+            outcome,
+            txn: None,
+            watches,
+        });
         true
     }
 
@@ -60,10 +70,10 @@ impl World {
         key: &[u8],
         now_us: u64,
     ) -> Option<Vec<Vec<u8>>> {
-        let shard = shard_of(key, self.shards.len() as u16);
+        let shard = shard_of(key, self.history.shards.len() as u16);
         let (mut reply, mut out) = (Reply::new(Proto::Resp2), Outbox::new());
         let session = &mut self.clients[c].session;
-        let part = &mut self.shards[usize::from(shard)];
+        let part = &mut self.history.shards[usize::from(shard)];
         let executed = part.execute_one(command, args, session, now_us, &mut reply, &mut out);
         let version = part.wrote.take();
         // Proofs that the session carried may have committed something before.
@@ -76,7 +86,7 @@ impl World {
     }
 
     fn several(&mut self, c: usize, number: usize, calls: &[Call<'_>], now_us: u64) -> Option<Vec<Vec<u8>>> {
-        let shards = self.shards.len() as u16;
+        let shards = self.history.shards.len() as u16;
         let ops: Vec<_> = calls
             .iter()
             .map(|(command, args, key)| LocalOp {
@@ -89,7 +99,7 @@ impl World {
             .collect();
         let mut reply = Reply::new(Proto::Resp2);
         let clock = self.clients[c].session.clock();
-        let ts = commit_local(&mut self.shards[..MINE.into()], &ops, clock, now_us, &mut reply)?;
+        let ts = commit_local(&mut self.history.shards[..MINE.into()], &ops, clock, now_us, &mut reply)?;
         self.clients[c].session.see(ts);
         let mut rest = reply.bytes();
         let mut replies = Vec::new();
@@ -126,8 +136,8 @@ impl World {
             work.ops.push(Op { index: *index, what: What::Command(command, OwnedArgs::new(args)) });
             answers.push(ReadAnswer { index: *index, found: Found::Reply((*reply).clone()) });
         }
-        self.apply(version, shard, None, number, Arc::new(work));
-        if let Some(a) = self.applied.last_mut() {
+        self.history.apply(version, shard, None, number, Arc::new(work));
+        if let Some(a) = self.history.applied.last_mut() {
             a.replies = Some(answers);
         }
     }

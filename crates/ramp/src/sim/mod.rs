@@ -16,11 +16,16 @@
 //! type, one-sided readers, an owner's crash.
 mod check;
 mod client;
+mod history;
 mod local;
 mod oracle;
 mod trace;
 mod work;
 mod world;
+
+pub use client::Record;
+pub use history::History;
+pub use work::{Doing, Keys, Line};
 
 use crate::{Config, Fault, Faults, Isolation, TxnId, message::Node};
 use kintsugidb_engine::Version;
@@ -88,15 +93,17 @@ const STEP_US: u64 = 100;
 /// Runs one seed.
 pub fn run(options: Options) -> Result<Stats, Failure> {
     let mut world = world::World::new(options);
-    world.run().and_then(|()| check::check(&world)).map_err(|what| Failure { seed: options.seed, what })?;
-    Ok(world.stats)
+    world.run().and_then(|()| world.history.check()).map_err(|what| Failure { seed: options.seed, what })?;
+    Ok(world.history.stats)
 }
 
 /// xorshift64*, seeded through splitmix64 so that neighbouring seeds differ.
-struct Rng(u64);
+#[derive(Debug)]
+pub struct Rng(u64);
 
 impl Rng {
-    fn new(seed: u64) -> Self {
+    /// The numbers of a seed.
+    pub fn new(seed: u64) -> Self {
         let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -110,16 +117,18 @@ impl Rng {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    /// A number below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
         ((self.next() >> 33) as usize) % n
     }
 
     /// True `permille` times of a thousand.
-    fn chance(&mut self, permille: usize) -> bool {
+    pub fn chance(&mut self, permille: usize) -> bool {
         self.below(1000) < permille
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    /// One of these.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 }

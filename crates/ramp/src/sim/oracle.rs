@@ -2,7 +2,7 @@
 //!
 //! What the oracle holds in the end is what the shards must hold: each item has all its writers in one order, the same for
 //! all items of a transaction. And a command that looks before it writes must have answered what it answers here.
-use super::world::{Applied, World};
+use super::history::{Applied, History};
 use crate::{
     Outcome, TxnId,
     coordinator::run,
@@ -86,8 +86,8 @@ fn removed<'a>(a: &'a Applied, key: &[u8]) -> Vec<Option<&'a [u8]>> {
 }
 
 impl Oracle {
-    pub fn replay(world: &World) -> Result<Self, String> {
-        let mut applied: Vec<&Applied> = world.applied.iter().collect();
+    pub fn replay(history: &History) -> Result<Self, String> {
+        let mut applied: Vec<&Applied> = history.applied.iter().collect();
         applied.sort_by_key(|a| (a.version, a.order));
         let is_put = |a: &&&Applied| a.work.ops.iter().any(|o| matches!(o.what, What::Put(..)));
         let evaluated: BTreeSet<Option<TxnId>> = applied.iter().filter(is_put).map(|a| a.txn).collect();
@@ -100,11 +100,11 @@ impl Oracle {
         for a in applied {
             if evaluated.contains(&a.txn) {
                 if done.insert(a.txn) {
-                    let parts: Vec<_> = world.applied.iter().filter(|o| o.txn == a.txn).collect();
-                    oracle.evaluate(world, &parts)?;
+                    let parts: Vec<_> = history.applied.iter().filter(|o| o.txn == a.txn).collect();
+                    oracle.evaluate(history, &parts)?;
                 }
             } else {
-                oracle.apply(world, a)?;
+                oracle.apply(history, a)?;
             }
         }
         Ok(oracle)
@@ -143,7 +143,7 @@ impl Oracle {
         }
     }
 
-    fn apply(&mut self, world: &World, a: &Applied) -> Result<(), String> {
+    fn apply(&mut self, history: &History, a: &Applied) -> Result<(), String> {
         let keys: Vec<_> = a.work.keys.iter().map(|(k, _)| k.bytes.to_vec()).collect();
         let before = self.before(&keys);
         for op in &a.work.ops {
@@ -156,7 +156,7 @@ impl Oracle {
             let answered = a.replies.iter().flatten().find(|r| r.index == op.index).map(|r| &r.found);
             if let (true, Some(Found::Reply(answered))) = (reserved, answered)
                 && !same(command.name, answered, &reply)
-                && world.isolation() != crate::Isolation::None
+                && history.isolation() != crate::Isolation::None
             {
                 return Err(format!(
                     "lost update: {:?} of operation {} at {:?} answered {}, in order of versions it is {}",
@@ -174,8 +174,8 @@ impl Oracle {
 
     /// A transaction that was evaluated on copies: what it wrote back must be what its commands make of the values that its
     /// keys had then. (Read-modify-writes that sort below something pending may come later and sort before it.)
-    fn evaluate(&mut self, world: &World, parts: &[&Applied]) -> Result<(), String> {
-        let record = &world.records[parts[0].op];
+    fn evaluate(&mut self, history: &History, parts: &[&Applied]) -> Result<(), String> {
+        let record = &history.records[parts[0].op];
         let copies = &mut self.copies;
         copies.flush();
         for (a, key) in parts.iter().flat_map(|a| a.work.keys.iter().map(move |(k, _)| (a, &k.bytes))) {
@@ -221,11 +221,11 @@ impl Oracle {
     }
 
     /// Compares what the shards hold with what they should.
-    pub fn compare(&self, world: &World) -> Result<(), String> {
+    pub fn compare(&self, history: &History) -> Result<(), String> {
         let keys: BTreeSet<&Vec<u8>> = self.items.keys().map(|(k, _)| k).collect();
         for key in keys {
-            let shard = crate::shard_of(key, world.shards.len() as u16) as usize;
-            let (is, should) = (world.shards[shard].shard.dump(key), self.shard.dump(key));
+            let shard = crate::shard_of(key, history.shards.len() as u16) as usize;
+            let (is, should) = (history.shards[shard].shard.dump(key), self.shard.dump(key));
             if is != should {
                 return Err(format!(
                     "final: {} is {is:?}, in order of versions it is {should:?}",

@@ -4,44 +4,49 @@ use crate::coordinator::shard_of;
 use kintsugidb_engine::lookup;
 
 /// A command line.
-pub(super) type Line = Vec<String>;
+pub type Line = Vec<String>;
 
 /// The keys of one run, by type, spread over the shards.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub struct Keys {
+    /// Of strings.
     pub strings: Vec<String>,
-    pub lists: Vec<String>,
-    pub hashes: Vec<String>,
-    pub sets: Vec<String>,
-    pub zsets: Vec<String>,
+    lists: Vec<String>,
+    hashes: Vec<String>,
+    sets: Vec<String>,
+    zsets: Vec<String>,
     token: u64,
     tokens: Vec<(String, String)>,
 }
 
 /// What a client does next.
 #[derive(Clone, Debug)]
-pub(super) enum Doing {
+pub enum Doing {
+    /// A command, or several as a transaction.
     Commands(Vec<Line>),
+    /// WATCH of a key.
     Watch(String),
 }
 
 const SUBS: [&str; 3] = ["f", "g", "k"];
 
 impl Keys {
-    pub fn new(rng: &mut Rng, shards: u16) -> Self {
-        let named = |prefix: &str, shard: u16| {
+    /// Keys over so many shards, so many of them strings.
+    pub fn new(rng: &mut Rng, shards: u16, strings: usize) -> Self {
+        let named = |prefix: &str, shard: u16, which: u16| {
             (0..)
                 .map(|i| format!("{prefix}{i}"))
-                .find(|k| shard_of(k.as_bytes(), shards) == shard)
+                .filter(|k| shard_of(k.as_bytes(), shards) == shard)
+                .nth(which.into())
                 .unwrap_or_default()
         };
         let mut some = |prefix: &str, n: usize| {
             let first = rng.below(shards.into()) as u16;
-            (0..n as u16).map(|i| named(prefix, (first + i) % shards)).collect::<Vec<_>>()
+            (0..n as u16).map(|i| named(prefix, (first + i) % shards, i / shards)).collect::<Vec<_>>()
         };
         let has = |name: &str| lookup(name.as_bytes()).is_some();
         Self {
-            strings: some("x", 3),
+            strings: some("x", strings),
             lists: some("l", 2),
             hashes: if has("hset") && has("hgetall") { some("h", 2) } else { Vec::new() },
             sets: if has("sadd") && has("smembers") { some("s", 2) } else { Vec::new() },
@@ -143,6 +148,7 @@ impl Keys {
         (0..n).map(|_| of(self, rng)).collect()
     }
 
+    /// What somebody does next; WATCH only if he may.
     pub fn next(&mut self, rng: &mut Rng, may_watch: bool) -> Doing {
         let one = |line| Doing::Commands(vec![line]);
         match rng.below(100) {
