@@ -43,9 +43,11 @@ fmt:
 
 clippy:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p kintsugidb-client --features sim --all-targets --locked -- -D warnings
 
 rust-test: ## unit, property, model and simulator tests
 	$(CARGO) test --workspace --locked
+	$(CARGO) test -p kintsugidb-client --features sim --locked --test sim
 
 e2e: build $(VENV)/.ready ## real servers, real clients, recorded histories
 	$(PYTEST) tests

@@ -1,6 +1,7 @@
 //! The client: which way a command goes, and what happens when the connection breaks.
 use crate::{
-    Counters, Error, Mode, Options, Result,
+    Counters, Error, Mode, Options, Result, Transport,
+    fault::Faults,
     link::{Link, TICK},
     transaction::Transaction,
 };
@@ -8,23 +9,28 @@ use kintsugidb_engine::{Class, Command, Flags, Point, Route, resolve};
 use kintsugidb_fabric::Address;
 use kintsugidb_ramp::{Outcome, Request, shard_of};
 use kintsugidb_wire::{OwnedArgs, Proto, Value, encode};
-use std::time::Instant;
+use std::sync::Arc;
 
 /// A connection to a server, made anew when it breaks.
 pub struct Client {
-    address: Address,
+    transport: Arc<dyn Transport>,
+    /// What it is called in messages.
+    name: String,
+    faults: Faults,
     options: Options,
     pub(crate) link: Option<Link>,
     pub(crate) counters: Counters,
     /// The incarnation of the server that the last connection was to.
     incarnation: Option<u64>,
     encoded: Vec<u8>,
+    /// A connection was lost while keys were watched: nobody can tell any more whether they have changed.
+    watch_lost: bool,
     pub(crate) shards: Vec<usize>,
 }
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Client({}, {:?})", self.address, self.options.mode)
+        write!(f, "Client({}, {:?})", self.name, self.options.mode)
     }
 }
 
@@ -51,14 +57,34 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub fn connect_with(address: &str, options: Options) -> Result<Self> {
-        let address = address.parse().map_err(Error::Connect)?;
+        let parsed: Address = address.parse().map_err(Error::Connect)?;
+        Self::over(Arc::new(parsed), address, options, Faults::default())
+    }
+
+    /// Connects by a way of the caller's, which is called `name` in messages.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_over(transport: Arc<dyn Transport>, name: &str, options: Options) -> Result<Self> {
+        Self::over(transport, name, options, Faults::default())
+    }
+
+    pub(crate) fn over(
+        transport: Arc<dyn Transport>,
+        name: &str,
+        options: Options,
+        faults: Faults,
+    ) -> Result<Self> {
         let mut client = Self {
-            address,
+            transport,
+            name: name.to_owned(),
+            faults,
             options,
             link: None,
             counters: Counters::default(),
             incarnation: None,
             encoded: Vec::new(),
+            watch_lost: false,
             shards: Vec::new(),
         };
         client.link()?;
@@ -76,7 +102,7 @@ impl Client {
 
     #[cold]
     fn open(&mut self) -> Result<()> {
-        let link = Link::open(&self.address, &self.options)?;
+        let link = Link::open(&self.transport, &self.options, self.faults)?;
         self.counters.connects += 1;
         self.incarnation = Some(link.welcome.incarnation);
         self.link = Some(link);
@@ -87,7 +113,7 @@ impl Client {
     pub(crate) fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
         if result.as_ref().is_err_and(Error::is_final) {
             self.absorb_counters();
-            self.link = None;
+            self.watch_lost |= self.link.take().is_some_and(|l| !l.session.watches().is_empty());
         }
         result
     }
@@ -206,7 +232,7 @@ impl Client {
         link.send_resp(&encoded)?;
         self.encoded = encoded;
         let link = self.link()?;
-        let end = Instant::now() + timeout;
+        let end = link.now() + timeout;
         loop {
             let parsed = Value::parse(&link.replies[link.replies_at..]);
             if let Some((value, n)) = parsed.map_err(|e| Error::Protocol(e.to_string()))? {
@@ -218,7 +244,7 @@ impl Client {
                 }
                 return Ok(value);
             }
-            if !link.wait(end.saturating_duration_since(Instant::now()))? {
+            if !link.wait(end.saturating_sub(link.now()))? {
                 return Err(link.timed_out());
             }
         }
@@ -239,7 +265,7 @@ impl Client {
         let (together, timeout) = (self.options.mode != Mode::OneByOne, self.options.timeout);
         let mut counters = self.counters;
         let link = self.link()?;
-        let end = Instant::now() + timeout;
+        let end = link.now() + timeout;
         let mut out = Vec::new();
         let now_us = link.now_us();
         let (mut t, mut outcome) =
@@ -254,7 +280,7 @@ impl Client {
                 break outcome;
             }
             if link.messages.is_empty() {
-                let left = end.saturating_duration_since(Instant::now());
+                let left = end.saturating_sub(link.now());
                 if left.is_zero() {
                     return Err(link.timed_out());
                 }
@@ -290,7 +316,7 @@ impl Client {
         Transaction::new(self)
     }
 
-    /// Watches keys: the next transaction does nothing if one of them has changed until then.
+    /// Watches keys: the next transaction does nothing if one of them has changed until then, or if the connection was lost meanwhile.
     ///
     /// # Errors
     /// As [`Client::command`].
@@ -306,8 +332,14 @@ impl Client {
         }
     }
 
+    /// Whether watching came to nothing, once: the connection is another one.
+    pub(crate) fn take_lost_watch(&mut self) -> bool {
+        std::mem::take(&mut self.watch_lost)
+    }
+
     /// Forgets what is watched.
     pub fn unwatch(&mut self) {
+        self.watch_lost = false;
         if let Some(link) = &mut self.link {
             link.session.unwatch();
         }

@@ -23,18 +23,25 @@
 mod asynchronous;
 mod client;
 mod error;
+mod fault;
 mod lease;
 mod link;
 mod onesided;
 mod operations;
 mod options;
 mod remote;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod transaction;
+mod transport;
 
 #[cfg(feature = "async")]
 pub use asynchronous::{AsyncClient, Pending};
 pub use client::Client;
 pub use error::{Error, Result};
+#[cfg(feature = "sim")]
+pub use fault::Fault;
 pub use kintsugidb_wire::Value;
 pub use options::{Counters, Mode, Options};
 pub use transaction::Transaction;
+pub use transport::Transport;

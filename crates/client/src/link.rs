@@ -1,12 +1,13 @@
 //! One connection: frames out and in, and the state that lives as long as it.
 use crate::{
-    Counters, Error, Mode, Options, Result,
+    Counters, Error, Mode, Options, Result, Transport,
+    fault::Faults,
     lease::{Lease, coarse_ns},
-    remote::{Read, Remote},
+    remote::{How, Read, Remote},
 };
 use kintsugidb_arena::{Reader, Ref};
 use kintsugidb_engine::{PointReader, Siblings, fingerprint};
-use kintsugidb_fabric::{Address, ConnectOptions, Connection, Error as FabricError, connect};
+use kintsugidb_fabric::{ConnectOptions, Connection, Error as FabricError};
 use kintsugidb_ramp::{
     Coordinator, EPOCH_US, Isolation, NODE_BITS, Session, ShardId, TxnId,
     message::{Body, Message, Node, Outbox},
@@ -14,7 +15,8 @@ use kintsugidb_ramp::{
 };
 use std::{
     collections::VecDeque,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// How long the oldest of two sleeps may be while a transaction waits to try again.
@@ -22,6 +24,8 @@ pub(crate) const TICK: Duration = Duration::from_micros(500);
 
 /// A connection to a server.
 pub(crate) struct Link {
+    transport: Arc<dyn Transport>,
+    pub faults: Faults,
     connection: Box<dyn Connection>,
     frames: Frames,
     received: Vec<u8>,
@@ -44,7 +48,7 @@ pub(crate) struct Link {
     /// What is known of transactions that the session carries proofs of.
     pub unstable: Vec<Unstable>,
     /// The server's time, and when it was that.
-    time: (u64, Instant),
+    time: (u64, Duration),
 }
 
 /// A transaction that was read from and is not known to be stable.
@@ -68,7 +72,7 @@ fn siblings(isolation: Isolation) -> Siblings {
 
 impl Link {
     /// Connects and waits for the server's welcome.
-    pub fn open(address: &Address, options: &Options) -> Result<Self> {
+    pub fn open(transport: &Arc<dyn Transport>, options: &Options, faults: Faults) -> Result<Self> {
         let how = ConnectOptions {
             user: options.user.clone().into_bytes(),
             password: options.password.clone().into_bytes(),
@@ -76,9 +80,9 @@ impl Link {
             ..ConnectOptions::default()
         };
         let tick = coarse_ns();
-        let mut connection = connect(address, &how).map_err(Error::Connect)?.connection;
+        let mut connection = transport.connect(&how).map_err(Error::Connect)?;
         let (mut frames, mut received) = (Frames::default(), Vec::new());
-        let end = Instant::now() + options.timeout;
+        let end = transport.now() + options.timeout;
         let welcome = loop {
             let mut met = None;
             if let Some(body) = frames.next()? {
@@ -94,7 +98,7 @@ impl Link {
             if connection.receive(&mut received)?.is_some() {
                 frames.add(&received);
             } else {
-                let left = end.saturating_duration_since(Instant::now());
+                let left = end.saturating_sub(transport.now());
                 if left.is_zero() {
                     return Err(Error::TimedOut(options.timeout.as_millis() as u64));
                 }
@@ -106,14 +110,22 @@ impl Link {
         let point = if options.mode == Mode::OneSided { map(&*connection, &welcome) } else { None };
         let remote = if options.mode == Mode::OneSided && point.is_none() {
             let Welcome { shards, seed, isolation, .. } = welcome;
-            let timeout = options.timeout;
-            Remote::new(&mut *connection, shards, seed, siblings(isolation), options.emulated, timeout)
+            let how = How {
+                transport: transport.clone(),
+                siblings: siblings(isolation),
+                emulated: options.emulated,
+                timeout: options.timeout,
+                faults,
+            };
+            Remote::new(&mut *connection, shards, seed, how)
         } else {
             None
         };
         let mut lease = Lease::default();
         lease.renew(tick);
         Ok(Self {
+            transport: transport.clone(),
+            faults,
             connection,
             frames,
             received,
@@ -123,7 +135,7 @@ impl Link {
             replies: Vec::new(),
             replies_at: 0,
             messages: VecDeque::new(),
-            time: (welcome.now_us, Instant::now()),
+            time: (welcome.now_us, transport.now()),
             welcome,
             coordinator,
             session: Session::default(),
@@ -134,9 +146,14 @@ impl Link {
         })
     }
 
+    /// The transport's time.
+    pub fn now(&self) -> Duration {
+        self.transport.now()
+    }
+
     /// The server's time, in microseconds since the Unix epoch; monotonic while the connection lasts.
     pub fn now_us(&self) -> u64 {
-        self.time.0 + self.time.1.elapsed().as_micros() as u64
+        self.time.0 + self.now().saturating_sub(self.time.1).as_micros() as u64
     }
 
     /// Sends a request as RESP. `encoded` is the whole request.
@@ -172,7 +189,7 @@ impl Link {
 
     fn send_out(&mut self) -> Result<()> {
         let most = self.connection.capabilities().max_message_bytes;
-        let end = Instant::now() + self.timeout;
+        let end = self.now() + self.timeout;
         let out = std::mem::take(&mut self.out);
         let mut at = 0;
         while at < out.len() {
@@ -182,7 +199,7 @@ impl Link {
                 Err(FabricError::Full) => {
                     // The server may be waiting for us to take its replies.
                     self.take()?;
-                    let left = end.saturating_duration_since(Instant::now());
+                    let left = end.saturating_sub(self.now());
                     if left.is_zero() {
                         return Err(self.timed_out());
                     }
@@ -219,7 +236,7 @@ impl Link {
                     Frame::Ramp(messages) => {
                         let now = messages.iter().map(|(_, _, m)| time_of(m.clock)).max().unwrap_or(0);
                         if now > self.now_us() {
-                            self.time = (now, Instant::now());
+                            self.time = (now, self.now());
                         }
                         self.messages.extend(messages);
                     }
@@ -247,7 +264,7 @@ impl Link {
 
     /// Waits until something has come, polling first; false if `limit` has passed.
     pub fn wait(&mut self, limit: Duration) -> Result<bool> {
-        let begin = Instant::now();
+        let begin = self.now();
         loop {
             for _ in 0..32 {
                 if self.take()? {
@@ -255,7 +272,7 @@ impl Link {
                 }
                 std::hint::spin_loop();
             }
-            let passed = begin.elapsed();
+            let passed = self.now().saturating_sub(begin);
             if passed >= limit {
                 return Ok(false);
             }

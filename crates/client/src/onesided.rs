@@ -8,6 +8,7 @@
 use crate::{
     Client, Error, Result,
     client::parse_one,
+    fault::Fault,
     link::{Link, Unstable},
     remote::Text,
 };
@@ -118,6 +119,7 @@ impl Link {
     pub(crate) fn remote_strings(&mut self, keys: &[(usize, &[u8])]) -> Result<Option<Vec<Text>>> {
         let several = keys.windows(2).any(|w| w[0].0 != w[1].0);
         let told = keys.iter().all(|(s, _)| self.session.proofs_for(*s as ShardId).is_none());
+        let told = told || self.faults.has(Fault::ReadDespiteProofs);
         if !told || (several && self.welcome.isolation == Isolation::Locking) {
             return Ok(None);
         }
@@ -127,6 +129,9 @@ impl Link {
         let from =
             if several { ShardId::MAX } else { keys.first().map_or(ShardId::MAX, |(s, _)| *s as ShardId) };
         let horizon_us = self.coordinator.config().horizon_us;
+        if self.faults.has(Fault::ForgetTransactions) {
+            return Ok(Some(read.values));
+        }
         let noted = read.txns.iter().all(|&(txn, c)| {
             let proof = Proof { txn: TxnId(txn), c };
             self.session.saw_from_outside(from, proof, self.welcome.shards, horizon_us)

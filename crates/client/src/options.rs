@@ -70,3 +70,20 @@ pub struct Counters {
     /// Times that a connection was made, the first included.
     pub connects: u64,
 }
+
+impl Counters {
+    /// Adds what somebody else has done.
+    pub fn add(&mut self, other: Self) {
+        self.one_sided += other.one_sided;
+        self.retries += other.retries;
+        self.fallbacks += other.fallbacks;
+        self.followed += other.followed;
+        self.fractures += other.fractures;
+        self.commands += other.commands;
+        self.transactions += other.transactions;
+        self.second_rounds += other.second_rounds;
+        self.messages_sent += other.messages_sent;
+        self.messages_received += other.messages_received;
+        self.connects += other.connects;
+    }
+}

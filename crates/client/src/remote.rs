@@ -8,7 +8,10 @@
 //! The lookups are `kintsugidb_arena::remote`'s; what is read of several keys is judged as `kintsugidb_engine::PointReader` judges it: nothing of a transaction that
 //! its owner is still writing; keys of one shard unchanged after all were read; no half of a transaction that another key's record
 //! names; no epoch passed twice. Any doubt, after a few attempts, is a message instead.
-use crate::{Error, Result};
+use crate::{
+    Error, Result, Transport,
+    fault::{Fault, Faults},
+};
 use kintsugidb_arena::{
     Kind, Ref, Table,
     remote::{
@@ -16,11 +19,8 @@ use kintsugidb_arena::{
     },
 };
 use kintsugidb_engine::{Siblings, fingerprint_with};
-use kintsugidb_fabric::{Buffer, Completion, Connection, Error as FabricError, OneSided};
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use kintsugidb_fabric::{Buffer, Completion, Connection, Error as FabricError, Failure, OneSided};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// Bytes of the buffer that reads go into.
 const BUFFER: usize = 4 << 20;
@@ -34,14 +34,28 @@ pub(crate) struct Remote {
     buffer: Buffer,
     regions: Vec<u64>,
     seed: u64,
-    siblings: Siblings,
+    /// Whether the fabric carries reads out in the order in which they are posted.
+    in_order: bool,
+    how: How,
     descriptors: Vec<Option<Descriptor>>,
     addresses: HashMap<Box<[u8]>, Address>,
-    timeout: Duration,
     done: Vec<Completion>,
     pub retries: u64,
     pub followed: u64,
     pub fractures: u64,
+}
+
+/// How regions are read.
+pub(crate) struct How {
+    /// For its time.
+    pub transport: Arc<dyn Transport>,
+    /// What transaction records say.
+    pub siblings: Siblings,
+    /// Also where the fabric only pretends.
+    pub emulated: bool,
+    /// How long one question may take.
+    pub timeout: Duration,
+    pub faults: Faults,
 }
 
 /// What a string's key holds: the string, if it is there; `Err`: another type.
@@ -64,18 +78,10 @@ enum Doubt {
 }
 
 impl Remote {
-    /// `None`: this fabric reads nothing one-sidedly (or only pretends to, unless that is wanted), or does not keep the order.
-    pub fn new(
-        connection: &mut dyn Connection,
-        shards: u16,
-        seed: u64,
-        siblings: Siblings,
-        emulated: bool,
-        timeout: Duration,
-    ) -> Option<Self> {
+    /// `None`: this fabric reads nothing one-sidedly, or only pretends to, unless that is wanted.
+    pub fn new(connection: &mut dyn Connection, shards: u16, seed: u64, how: How) -> Option<Self> {
         let can = connection.capabilities();
-        // Operations of one connection are carried out in the order in which they complete.
-        if !can.completes_in_order || !(can.one_sided == OneSided::Truly || emulated) {
+        if can.one_sided != OneSided::Truly && !how.emulated {
             return None;
         }
         let table = connection.regions();
@@ -86,9 +92,10 @@ impl Remote {
             descriptors: vec![None; regions.len()],
             regions,
             seed,
-            siblings,
+            // Operations of one connection are carried out in the order in which they complete.
+            in_order: can.completes_in_order,
+            how,
             addresses: HashMap::new(),
-            timeout,
             done: Vec::new(),
             retries: 0,
             followed: 0,
@@ -131,11 +138,12 @@ impl Remote {
         shards.sort_unstable();
         shards.dedup();
         let several = shards.len() > 1;
+        let several = several && !self.how.faults.has(Fault::NoEpochs);
         let before = if several { self.epochs(connection, &shards)? } else { Vec::new() };
         let Ok(items) = self.look_up(connection, keys)? else { return Ok(Err(Doubt::Changed)) };
         let Ok(records) = self.records(connection, keys, &items)? else { return Ok(Err(Doubt::Changed)) };
         // Keys of one shard: every cell has to be current after all were read.
-        if keys.len() > shards.len() {
+        if keys.len() > shards.len() && !self.how.faults.has(Fault::NoSecondLook) {
             let Ok(again) = self.look_up(connection, keys)? else { return Ok(Err(Doubt::Changed)) };
             let place = |i: &Option<Item>| i.as_ref().map(|i| i.address);
             if items.iter().map(place).ne(again.iter().map(place)) {
@@ -155,7 +163,7 @@ impl Remote {
                 let ts = items[j].as_ref().map_or(0, |other| other.ts);
                 keys[j].0 != keys[i].0 && ts < item.ts && self.may_hold(record, keys[j].1)
             };
-            if (0..keys.len()).any(half) {
+            if (0..keys.len()).any(half) && !self.how.faults.has(Fault::NoSiblings) {
                 return Ok(Err(Doubt::Fractured));
             }
         }
@@ -180,7 +188,7 @@ impl Remote {
 
     fn may_hold(&self, record: &Record, key: &[u8]) -> bool {
         let fingerprint = fingerprint_with(self.seed, key);
-        self.siblings.may_hold(&record.siblings, fingerprint)
+        self.how.siblings.may_hold(&record.siblings, fingerprint)
     }
 
     /// Looks keys up side by side. `Err`: too much changes.
@@ -269,13 +277,17 @@ impl Remote {
         Ok(self.fetch(connection, &asked)?.into_iter().map(|words| words[0]).collect())
     }
 
-    /// Reads ranges of shards, those of one list in order; the words of each list.
+    fn now(&self) -> Duration {
+        self.how.transport.now()
+    }
+
+    /// Reads ranges of shards, those of one list one after the other; the words of each list.
     fn fetch(
         &mut self,
         connection: &mut dyn Connection,
         asked: &[(usize, Vec<Range>)],
     ) -> Result<Vec<Vec<u64>>> {
-        let end = Instant::now() + self.timeout;
+        let end = self.now() + self.how.timeout;
         let mut results = Vec::with_capacity(asked.len());
         let mut from = 0;
         while from < asked.len() {
@@ -289,22 +301,30 @@ impl Remote {
                 }
                 (bytes, ranges, to) = (bytes + more, ranges + asked[to].1.len(), to + 1);
             }
-            let (mut at, mut under_way) = (0, 0);
-            for (shard, ranges) in &asked[from..to] {
-                for range in ranges {
-                    let span = self.buffer.span(at, range.bytes);
-                    at += range.bytes;
-                    while let Err(e) = connection.read(*shard as u32, range.offset, span, 0) {
-                        match e {
-                            FabricError::Full => under_way -= self.collect(connection, end)?,
-                            e => return Err(e.into()),
+            // All at once where the order is kept; else the first of each list, when they are here the second, and so on.
+            let lists = &asked[from..to];
+            let waves = if self.in_order { 1 } else { lists.iter().map(|(_, r)| r.len()).max().unwrap_or(0) };
+            for wave in 0..waves {
+                let (mut at, mut under_way) = (0, 0);
+                for (shard, ranges) in lists {
+                    for (i, range) in ranges.iter().enumerate() {
+                        let span = self.buffer.span(at, range.bytes);
+                        at += range.bytes;
+                        if !self.in_order && i != wave {
+                            continue;
                         }
+                        while let Err(e) = connection.read(*shard as u32, range.offset, span, 0) {
+                            match e {
+                                FabricError::Full => under_way -= self.collect(connection, end)?,
+                                e => return Err(e.into()),
+                            }
+                        }
+                        under_way += 1;
                     }
-                    under_way += 1;
                 }
-            }
-            while under_way > 0 {
-                under_way -= self.collect(connection, end)?;
+                while under_way > 0 {
+                    under_way -= self.collect(connection, end)?;
+                }
             }
             let mut at = 0;
             for (_, ranges) in &asked[from..to] {
@@ -319,21 +339,23 @@ impl Remote {
     }
 
     /// Waits for completions; how many came.
-    fn collect(&mut self, connection: &mut dyn Connection, end: Instant) -> Result<usize> {
+    fn collect(&mut self, connection: &mut dyn Connection, end: Duration) -> Result<usize> {
         let mut polls = 0u32;
         loop {
             self.done.clear();
             let n = connection.poll(&mut self.done)?;
-            if let Some(failed) = self.done.iter().find_map(|c| c.result.as_ref().err()) {
-                return Err(Error::Protocol(format!("a one-sided read failed: {failed}")));
+            match self.done.iter().find_map(|c| c.result.as_ref().err()) {
+                None => {}
+                Some(Failure::PeerDead) => return Err(Error::Disconnected),
+                Some(failed) => return Err(Error::Protocol(format!("a one-sided read failed: {failed}"))),
             }
             if n > 0 {
                 return Ok(n);
             }
             polls += 1;
             if polls > 200 {
-                if Instant::now() >= end {
-                    return Err(Error::TimedOut(self.timeout.as_millis() as u64));
+                if self.now() >= end {
+                    return Err(Error::TimedOut(self.how.timeout.as_millis() as u64));
                 }
                 connection.wait(Duration::from_millis(1))?;
             }

@@ -120,7 +120,8 @@ impl<'a> Transaction<'a> {
         self.command(&args)
     }
 
-    /// Runs it: the replies in the order of the commands, or `None` if a watched key had changed, and nothing was done. An error of
+    /// Runs it: the replies in the order of the commands, or `None` if a watched key had changed (or may have: the
+    /// connection was lost since), and nothing was done. An error of
     /// one command is its reply; the others take effect, as in Redis.
     ///
     /// # Errors
@@ -143,6 +144,10 @@ impl<'a> Transaction<'a> {
             drop(slices);
             requests.push(Request::Command(command, args));
         }
+        if client.take_lost_watch() {
+            client.unwatch();
+            return Ok(None);
+        }
         if gets && let Some(replies) = client.get_all(&requests)? {
             return Ok(Some(replies));
         }
@@ -150,7 +155,10 @@ impl<'a> Transaction<'a> {
             return Ok(Some(Vec::new()));
         }
         let done = client.coordinate(requests);
-        match client.settle(done)? {
+        let done = client.settle(done);
+        // Watching ends with the transaction, however that ends.
+        client.take_lost_watch();
+        match done? {
             Outcome::Replies(replies) => {
                 replies.iter().map(|r| parse_one(r)).collect::<Result<_>>().map(Some)
             }

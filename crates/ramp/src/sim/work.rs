@@ -148,6 +148,12 @@ impl Keys {
         (0..n).map(|_| of(self, rng)).collect()
     }
 
+    /// MSET of these keys to new values.
+    pub fn set_all(&mut self, keys: &[String]) -> Line {
+        let pairs = keys.iter().flat_map(|k| [k.clone(), self.token()]);
+        [line(&["MSET"]), pairs.collect()].concat()
+    }
+
     /// What somebody does next; WATCH only if he may.
     pub fn next(&mut self, rng: &mut Rng, may_watch: bool) -> Doing {
         let one = |line| Doing::Commands(vec![line]);
@@ -165,14 +171,9 @@ impl Keys {
                 Doing::Commands(self.several(rng, n, Self::read))
             }
             67..=72 => {
-                let mut l = line(&["MSET"]);
-                for k in self.strings.clone() {
-                    if rng.chance(700) {
-                        let t = self.token();
-                        l.extend([k, t]);
-                    }
-                }
-                if l.len() == 1 { one(self.blind(rng)) } else { one(l) }
+                let mut some = self.strings.clone();
+                some.retain(|_| rng.chance(700));
+                if some.is_empty() { one(self.blind(rng)) } else { one(self.set_all(&some)) }
             }
             73..=84 => {
                 let n = 2 + rng.below(2);
