@@ -1,6 +1,8 @@
 //! One suite for all back ends. Each test says what would be wrong; `world.rs` says how a pair of connections comes about.
 #![cfg(not(loom))]
 
+mod deputy;
+mod far;
 mod hostile;
 mod peers_regions;
 mod processes;
@@ -70,6 +72,18 @@ macro_rules! all_processes {
     };
 }
 
+/// Two machines: what the other side does is asked of its deputy.
+macro_rules! all_far {
+    ($name:ident, $processes:ident, $world:expr) => {
+        all!($name, $world);
+        suite! { $processes, processes, $world,
+            reads_go_on_while_the_target_is_stopped_or_name_its_agent
+            a_killed_target_ends_everything_under_way
+            a_client_killed_while_it_sends_leaves_whole_messages_and_an_end
+        }
+    };
+}
+
 /// Who does not keep to the handshake.
 macro_rules! all_hostile {
     ($name:ident, $world:expr) => {
@@ -95,6 +109,9 @@ all_peers_regions!(tcp_peers_regions, World::new(Fabric::Tcp));
 all_peers_regions!(verbs_peers_regions, World::new(Fabric::Verbs));
 all_peers_regions!(rdma_peers_regions, World::new(Fabric::Rdma));
 all_peers_regions!(sim_peers_regions, World::new(Fabric::Sim));
+all_far!(tcp_far, tcp_far_processes, World::far(Fabric::Tcp));
+all_far!(verbs_far, verbs_far_processes, World::far(Fabric::Verbs));
+all_far!(rdma_far, rdma_far_processes, World::far(Fabric::Rdma));
 all!(sim, World::new(Fabric::Sim));
 all!(sim_emulated, World { one_sided: OneSided::Emulated, ..World::new(Fabric::Sim) });
 all!(rdma, World::new(Fabric::Rdma));

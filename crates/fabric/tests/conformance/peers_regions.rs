@@ -1,6 +1,6 @@
 //! Regions that the connecting side hands out: the listening side reads and writes them as the other way round.
 
-use crate::processes::{LONG, Process};
+use crate::processes::LONG;
 use crate::suite::{complete, receive};
 use crate::world::{Pair, READ, REGION_BYTES, WRITE, World, accept, gate, options};
 use kintsugidb_fabric::{
@@ -43,15 +43,20 @@ fn use_regions(user: &mut dyn Connection, owner: &mut dyn Connection, read: &Map
 }
 
 pub fn the_listening_side_reads_and_writes_what_it_was_handed(world: &World) {
-    let Pair { mut client, mut server, read, write, .. } = world.pair_the_other_way(Vec::new());
+    let Pair { mut client, mut server, memory, .. } = world.pair_the_other_way(Vec::new());
     assert!(client.connection.regions().is_empty());
-    use_regions(&mut *server.connection, &mut *client.connection, &read, &write);
+    use_regions(&mut *server.connection, &mut *client.connection, &memory.read, &memory.write);
 }
 
 pub fn both_sides_hand_out_regions_at_once(world: &World) {
     let (exports, read, write) = World::exports();
     let mut pair = world.pair_the_other_way(exports);
-    use_regions(&mut *pair.server.connection, &mut *pair.client.connection, &pair.read, &pair.write);
+    use_regions(
+        &mut *pair.server.connection,
+        &mut *pair.client.connection,
+        &pair.memory.read,
+        &pair.memory.write,
+    );
     use_regions(&mut *pair.client.connection, &mut *pair.server.connection, &read, &write);
 }
 
@@ -70,7 +75,7 @@ pub fn what_their_table_excludes_is_refused_at_once(world: &World) {
     assert!(matches!(wrong(server.write(buffer.span(0, 8), READ, 0, 1)), Error::Denied { region: READ, .. }));
     assert!(matches!(wrong(server.read(9, 0, buffer.span(0, 8), 1)), Error::NoSuchRegion(9)));
     // A buffer that was taken back is not written, whichever side.
-    pair.read.range(0, 8).unwrap()[0].store(7, Ordering::Release);
+    pair.memory.read.range(0, 8).unwrap()[0].store(7, Ordering::Release);
     server.read(READ, 0, buffer.span(0, 8), 2).unwrap();
     server.deregister(&buffer).unwrap();
     let at_return = bytes_at::<8>(buffer.memory(), 0);
@@ -118,12 +123,12 @@ pub fn a_killed_process_ends_what_is_under_way_on_its_regions(world: &World) {
         return;
     }
     let mut listener = world.listen();
-    let client = Process::start("exporter", &listener.address().to_string());
+    let client = world.start("exporter", &listener.address().to_string());
     let mut server = accept(&mut *listener, Vec::new()).connection;
     let buffer = server.register(4096).unwrap();
     server.write(buffer.span(0, 4096), WRITE, 0, 0).unwrap();
     assert_eq!(complete(&mut *server, 1)[0].result, Ok(()));
-    client.stop();
+    client.signal(rustix::process::Signal::STOP);
     for token in 0..10 {
         server.write(buffer.span(0, 4096), WRITE, 0, token).unwrap();
     }

@@ -2,11 +2,15 @@
 //!
 //! The other process is this test binary again, told by the environment what to be; see [`child`].
 
+use crate::deputy::deputy;
+use crate::far::Control;
 use crate::suite::{complete, receive};
 use crate::world::{READ, REGION_BYTES, WRITE, World, accept, options};
 use kintsugidb_fabric::{Address, ConnectOptions, Connected, Connection, Error, Failure, OneSided, connect};
+use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,7 +18,29 @@ pub const LONG: Duration = Duration::from_secs(30);
 const ROLE: &str = "KINTSUGI_FABRIC_ROLE";
 const WHERE: &str = "KINTSUGI_FABRIC_ADDRESS";
 
-/// A process that dies with its handle.
+/// Another process of this machine or of the other; it dies with its handle.
+pub enum Other {
+    Here(Process),
+    There(Arc<Control>),
+}
+
+impl Other {
+    pub fn hear(&self) -> String {
+        match self {
+            Other::Here(process) => process.hear(),
+            Other::There(control) => control.hear(),
+        }
+    }
+    /// Sends it a signal; waits until it has stopped, if it is to stop.
+    pub fn signal(&self, signal: Signal) {
+        match self {
+            Other::Here(process) => process.signal(signal),
+            Other::There(control) => control.signal(signal),
+        }
+    }
+}
+
+/// A process of this machine that dies with its handle.
 pub struct Process {
     child: Child,
     /// What it says on its standard output, from `say`.
@@ -24,11 +50,12 @@ pub struct Process {
 const SAY: &str = "child says: ";
 
 impl Process {
-    pub fn start(role: &str, address: &str) -> Process {
+    pub fn here(role: &str, address: &str) -> Process {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
             .env(WHERE, address)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -43,17 +70,16 @@ impl Process {
         });
         Process { child, said }
     }
-    fn hear(&self) -> String {
+    pub fn hear(&self) -> String {
         self.said.recv_timeout(LONG).expect("the other process has something to say")
     }
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub fn signal(&self, signal: Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
-    }
-    pub fn stop(&self) {
-        self.signal(rustix::process::Signal::STOP);
         let stat = format!("/proc/{}/stat", self.child.id());
-        while !std::fs::read_to_string(&stat).unwrap().rsplit(')').next().unwrap().starts_with(" T") {
+        while signal == Signal::STOP
+            && !std::fs::read_to_string(&stat).unwrap().rsplit(')').next().unwrap().starts_with(" T")
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -71,15 +97,18 @@ pub fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let address = std::env::var(WHERE).unwrap();
     match role.as_str() {
-        "target" => target(&address.parse().unwrap()),
-        "chatterer" => chatterer(&address.parse().unwrap()),
+        "target" => target(&World::new(World::fabric_named(&address))),
+        "deputy" => deputy(&address),
+        "chatterer" => chatterer(&address.parse().unwrap(), true),
+        // Emulated machines lose packets when there are many, and then repeat them for minutes.
+        "chatterer afar" => chatterer(&address.parse().unwrap(), false),
         "exporter" => crate::peers_regions::exporter(&address.parse().unwrap()),
         "leaks" => leaks(&address),
         other => panic!("no role {other}"),
     }
 }
 
-fn say(what: impl std::fmt::Display) {
+pub fn say(what: impl std::fmt::Display) {
     println!("{SAY}{what}");
 }
 
@@ -89,13 +118,12 @@ fn pattern(offset: u64) -> u64 {
 }
 
 /// Exports a region and echoes messages, until it is killed.
-fn target(address: &Address) {
-    let world = World::new(address.fabric());
+fn target(world: &World) {
     let (exports, read, _) = World::exports();
     for offset in (0..REGION_BYTES).step_by(8) {
         read.range(offset, 8).unwrap()[0].store(pattern(offset), Ordering::Release);
     }
-    let mut listener = world.listen_at(address);
+    let mut listener = world.listen();
     say(listener.address());
     let mut connection = accept(&mut *listener, exports).connection;
     let mut message = Vec::new();
@@ -109,8 +137,8 @@ fn target(address: &Address) {
     }
 }
 
-fn connect_to_target(world: &World, options: &ConnectOptions) -> (Process, Connected) {
-    let target = Process::start("target", &world.address().to_string());
+fn connect_to_target(world: &World, options: &ConnectOptions) -> (Other, Connected) {
+    let target = world.start("target", world.fabric.name());
     let address: Address = target.hear().parse().unwrap();
     let connected = connect(&address, options).unwrap();
     (target, connected)
@@ -135,7 +163,7 @@ pub fn reads_go_on_while_the_target_is_stopped_or_name_its_agent(world: &World) 
     };
     // Time may be short on a busy machine even while nobody is stopped.
     while read(&mut **client, 0).is_err() {}
-    target.stop();
+    target.signal(Signal::STOP);
     match client.capabilities().one_sided {
         OneSided::Truly => {
             for i in 0..5000 {
@@ -153,7 +181,7 @@ pub fn reads_go_on_while_the_target_is_stopped_or_name_its_agent(world: &World) 
         }
     }
     client.send(b"are you there?").unwrap();
-    target.signal(rustix::process::Signal::CONT);
+    target.signal(Signal::CONT);
     assert_eq!(receive(&mut **client), b"are you there?", "messages wait until it goes on");
     // An answer that comes too late is not taken for another.
     while read(&mut **client, 128).is_err() {}
@@ -165,11 +193,11 @@ pub fn a_killed_target_ends_everything_under_way(world: &World) {
     client.send(b"hello").unwrap();
     assert_eq!(receive(&mut **client), b"hello");
     let buffer = client.register(4096).unwrap();
-    target.stop();
+    target.signal(Signal::STOP);
     for token in 0..10 {
         client.read(READ, 0, buffer.span(0, 8), token).unwrap();
     }
-    target.signal(rustix::process::Signal::KILL);
+    target.signal(Signal::KILL);
     let done = complete(&mut **client, 10);
     let truly = client.capabilities().one_sided == OneSided::Truly;
     assert!(done.iter().all(|c| truly && c.result.is_ok() || c.result == Err(Failure::PeerDead)), "{done:?}");
@@ -185,19 +213,22 @@ pub fn a_killed_target_ends_everything_under_way(world: &World) {
 }
 
 /// Sends large and small messages and writes as fast as it can, until it is killed.
-fn chatterer(address: &Address) {
+fn chatterer(address: &Address, flood: bool) {
     let mut connection = connect(address, &options()).unwrap().connection;
     let buffer = connection.register(1 << 16).unwrap();
     say("connected");
     let mut done = Vec::new();
+    let (bytes, mut under_way) = (if flood { 1 << 16 } else { 1 << 10 }, 0);
     for i in 0.. {
         let message = vec![i as u8; [0, 10, 3000, 100_000][i % 4]];
         match connection.send(&message) {
             Ok(()) | Err(Error::Full) => {}
             Err(error) => panic!("{error}"),
         }
-        let _ = connection.write(buffer.span(0, 1 << 16), WRITE, 0, 1);
-        connection.poll(&mut done).unwrap();
+        if flood || under_way == 0 {
+            under_way += usize::from(connection.write(buffer.span(0, bytes), WRITE, 0, 1).is_ok());
+        }
+        under_way -= connection.poll(&mut done).unwrap();
         done.clear();
     }
 }
@@ -205,7 +236,8 @@ fn chatterer(address: &Address) {
 pub fn a_client_killed_while_it_sends_leaves_whole_messages_and_an_end(world: &World) {
     for round in 0..5 {
         let mut listener = world.listen();
-        let client = Process::start("chatterer", &listener.address().to_string());
+        let role = if world.far { "chatterer afar" } else { "chatterer" };
+        let client = world.start(role, &listener.address().to_string());
         let mut server = accept(&mut *listener, World::exports().0).connection;
         client.hear();
         let mut count = 0;
@@ -218,7 +250,7 @@ pub fn a_client_killed_while_it_sends_leaves_whole_messages_and_an_end(world: &W
                     assert!(message.windows(2).all(|w| w[0] == w[1]), "a torn message");
                     count += 1;
                     if count == 40 + round * 7 {
-                        client.signal(rustix::process::Signal::KILL);
+                        client.signal(Signal::KILL);
                     }
                 }
                 Ok(None) => drop(server.wait(LONG)),
@@ -249,7 +281,7 @@ fn back_to(before: (usize, usize)) {
 }
 
 fn leaks(fabric: &str) {
-    let world = World::new(format!("{fabric}:127.0.0.1:1").parse::<Address>().unwrap().fabric());
+    let world = World::new(World::fabric_named(fabric));
     let round = |i: usize| {
         // Half of them with regions of both sides.
         let mut pair = match i % 4 {
@@ -282,7 +314,7 @@ fn leaks(fabric: &str) {
 }
 
 pub fn nothing_is_left_open_after_connections(world: &World) {
-    let mut process = Process::start("leaks", world.fabric.name());
+    let mut process = Process::here("leaks", world.fabric.name());
     let said = process.said.recv();
     let status = process.child.wait().unwrap();
     assert!(status.success() && said.as_deref() == Ok("nothing leaked"), "{status}: {said:?}");

@@ -46,10 +46,10 @@ fn a_client_can_never_write_a_region_that_it_may_read() {
     let region = pair.client.connection.direct(READ).unwrap();
     assert_eq!(ways_to_write(region.fd().unwrap()), [""; 0]);
     let mut first = [1; 8];
-    pair.read.load_bytes(0, &mut first).unwrap();
+    pair.memory.read.load_bytes(0, &mut first).unwrap();
     assert_eq!(first, [0; 8]);
     // The owner still can.
-    pair.read.store_bytes(0, b"the gold").unwrap();
+    pair.memory.read.store_bytes(0, b"the gold").unwrap();
     region.load_bytes(0, &mut first).unwrap();
     assert_eq!(&first, b"the gold");
     assert!(region.store_bytes(0, b"x").is_err());

@@ -1,5 +1,7 @@
 //! How a pair of connections comes about.
 
+use crate::far::Control;
+use crate::processes::{Other, Process};
 use kintsugidb_fabric::handshake::Hello;
 use kintsugidb_fabric::{
     Accepted, Access, Address, ConnectOptions, Connected, Error, Export, Fabric, Grant, ListenOptions,
@@ -20,14 +22,42 @@ pub struct World {
     pub ring_bytes: usize,
     /// What the simulation pretends.
     pub one_sided: OneSided,
+    /// The listening side, and other processes, are on another machine.
+    pub far: bool,
 }
 
 pub struct Pair {
     pub client: Connected,
     pub server: Accepted,
+    pub memory: Memory,
+    _listener: Option<Box<dyn Listener>>,
+}
+
+/// The regions of the side that hands some out.
+pub struct Memory {
     pub read: Arc<Mapping>,
     pub write: Arc<Mapping>,
-    pub _listener: Option<Box<dyn Listener>>,
+    /// Those in use are another machine's, not those two.
+    far: Option<Arc<Control>>,
+}
+
+impl Memory {
+    /// Their owner stores words in the region for reading.
+    pub fn store(&self, offset: u64, words: &[u64]) {
+        if let Some(far) = &self.far {
+            return far.store(offset, words);
+        }
+        let range = self.read.range(offset, 8 * words.len() as u64).unwrap();
+        range.iter().zip(words).for_each(|(to, word)| to.store(*word, Ordering::Release));
+    }
+
+    /// Bytes of the region for writing.
+    pub fn written(&self, offset: u64, into: &mut [u8]) {
+        match &self.far {
+            Some(far) => far.load(offset, into),
+            None => self.write.load_bytes(offset, into).unwrap(),
+        }
+    }
 }
 
 /// The host that the RDMA device is on.
@@ -51,11 +81,37 @@ pub fn gate(exports: Vec<Export>) -> impl FnMut(&Hello, &Peer) -> Result<Grant, 
 
 impl World {
     pub fn new(fabric: Fabric) -> World {
-        World { fabric, ring_bytes: 16 << 10, one_sided: OneSided::Truly }
+        World { fabric, ring_bytes: 16 << 10, one_sided: OneSided::Truly, far: false }
+    }
+
+    /// The same with the other side on another machine: the one that `far::DEPUTY` names, else (not for RDMA devices) this one again.
+    pub fn far(fabric: Fabric) -> World {
+        World { far: true, ..World::new(fabric) }
+    }
+
+    pub fn fabric_named(name: &str) -> Fabric {
+        *Fabric::ALL.iter().find(|f| f.name() == name).unwrap_or_else(|| panic!("no fabric {name}"))
+    }
+
+    /// Another process, on the machine of the other side.
+    pub fn start(&self, role: &str, address: &str) -> Other {
+        if !self.far {
+            return Other::Here(Process::here(role, address));
+        }
+        let control = Control::new();
+        control.start(role, address);
+        Other::There(control)
     }
 
     /// Whether this machine has what the fabric needs; if not, that is said. Where it must have it (`tests/softroce`), it is not asked.
     pub fn available(&self) -> bool {
+        if self.far
+            && matches!(self.fabric, Fabric::Verbs | Fabric::Rdma)
+            && std::env::var_os(crate::far::DEPUTY).is_none()
+        {
+            eprintln!("skipped: no other machine");
+            return false;
+        }
         if !matches!(self.fabric, Fabric::Verbs | Fabric::Rdma) || std::env::var_os("SOFTROCE_ROLE").is_some()
         {
             return true;
@@ -132,14 +188,28 @@ impl World {
     ) -> Pair {
         if self.fabric == Fabric::Sim {
             let (client, server) = self.network().connect(&options, &mut gate(exports)).unwrap();
-            return Pair { client, server, read, write, _listener: None };
+            return Pair { client, server, memory: Memory { read, write, far: None }, _listener: None };
+        }
+        if self.far {
+            assert!(
+                exports.len() == 2 && options.exports.is_empty(),
+                "regions of its own are not asked of the far side"
+            );
+            let control = Control::new();
+            let (client, server) = control.pair(self.fabric, |address| connect(address, &options).unwrap());
+            return Pair {
+                client,
+                server,
+                memory: Memory { read, write, far: Some(control) },
+                _listener: None,
+            };
         }
         let mut listener = self.listen();
         let address = listener.address();
         let client = std::thread::spawn(move || connect(&address, &options));
         let server = accept(&mut *listener, exports);
         let client = client.join().unwrap().unwrap();
-        Pair { client, server, read, write, _listener: Some(listener) }
+        Pair { client, server, memory: Memory { read, write, far: None }, _listener: Some(listener) }
     }
 }
 
@@ -159,6 +229,10 @@ pub fn try_connect(world: &World, options: ConnectOptions) -> Result<Connected, 
     let mut gate = gate(Vec::new());
     if world.fabric == Fabric::Sim {
         return world.network().connect(&options, &mut gate).map(|(client, _)| client);
+    }
+    if world.far {
+        let control = Control::new();
+        return connect(&control.guard(world.fabric), &options);
     }
     let mut listener = world.listen();
     let address = listener.address();
