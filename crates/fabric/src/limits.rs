@@ -22,7 +22,7 @@ pub const REGIONS: usize = 240;
 pub const PEER_REGIONS: usize = 8;
 /// Bytes of one region.
 pub const REGION_BYTES: u64 = 1 << 46;
-/// Handshakes under way at one listener; a newcomer above that is turned away.
+/// Handshakes under way at one listener; above that a newcomer takes the place of one that says nothing.
 pub const PENDING: usize = 64;
 /// What a handshake may take.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

@@ -44,6 +44,9 @@ impl Deadline {
     pub fn new(what: &'static str, limit: Duration) -> Deadline {
         Deadline { end: Instant::now() + limit, limit, what }
     }
+    pub fn end(&self) -> Instant {
+        self.end
+    }
     pub fn passed(&self) -> bool {
         Instant::now() >= self.end
     }

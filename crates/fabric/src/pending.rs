@@ -1,5 +1,9 @@
 //! Handshakes under way at a listening socket: sockets that have connected and not said all of their first frame. Bounded in number,
 //! bytes and time, so that strangers cost nothing else.
+//!
+//! When all places are taken, a newcomer gets that of the stranger that has been silent for longest, of those whose origin (a network
+//! address, a user of this host) holds the most places. So who connects without a word takes places from himself, and who says what he
+//! has to say on his first look is never turned away for others' silence.
 
 use crate::handshake::First;
 use crate::net::Deadline;
@@ -8,11 +12,34 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+/// Whom a stranger's place is counted to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Origin {
+    Network(IpAddr),
+    User(u32),
+    Unknown,
+}
+
+impl Origin {
+    fn of(fd: &OwnedFd) -> Origin {
+        let address = rustix::net::getpeername(fd).ok().flatten();
+        if let Some(address) = address.and_then(|a| SocketAddr::try_from(a).ok()) {
+            return Origin::Network(address.ip());
+        }
+        match rustix::net::sockopt::socket_peercred(fd) {
+            Ok(credentials) => Origin::User(credentials.uid.as_raw()),
+            Err(_) => Origin::Unknown,
+        }
+    }
+}
+
 struct Stranger {
     fd: OwnedFd,
+    origin: Origin,
     said: Vec<u8>,
     handed: Vec<OwnedFd>,
     deadline: Deadline,
@@ -46,6 +73,10 @@ pub(crate) fn refuse(fd: BorrowedFd<'_>, error: &Error) {
     let _ = crate::net::send(fd, &refusal.encode());
 }
 
+fn busy(reason: &str) -> Error {
+    Error::Refused(Refusal { code: RefusalCode::Busy, reason: reason.to_owned() })
+}
+
 impl Waiting {
     /// For a non-blocking listening socket. `descriptors`: how many a stranger may hand over (a Unix socket); others are closed.
     pub fn new(listener: OwnedFd, limit: Duration, descriptors: usize) -> Result<Waiting, Error> {
@@ -60,20 +91,22 @@ impl Waiting {
         self.epoll.as_fd()
     }
 
-    /// Accepts who has connected.
+    /// Accepts who has connected; of many, only so many that all can be listened to before there are more.
     pub fn admit_newcomers(&mut self) -> Result<(), Error> {
-        loop {
+        for _ in 0..limits::PENDING {
             match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(fd) if self.strangers.len() >= limits::PENDING => {
-                    let reason = "too many handshakes under way".to_owned();
-                    refuse(fd.as_fd(), &Error::Refused(Refusal { code: RefusalCode::Busy, reason }));
-                }
                 Ok(fd) => {
+                    let origin = Origin::of(&fd);
+                    if self.strangers.len() >= limits::PENDING && !self.make_room(origin) {
+                        refuse(fd.as_fd(), &busy("too many handshakes under way"));
+                        continue;
+                    }
                     let data = epoll::EventData::new_u64(1);
                     epoll::add(&self.epoll, &fd, data, epoll::EventFlags::IN)
                         .map_err(Error::system("epoll_ctl"))?;
                     let deadline = Deadline::new("the handshake", self.limit);
-                    self.strangers.push_back(Stranger { fd, said: Vec::new(), handed: Vec::new(), deadline });
+                    let (said, handed) = (Vec::new(), Vec::new());
+                    self.strangers.push_back(Stranger { fd, origin, said, handed, deadline });
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
@@ -82,6 +115,31 @@ impl Waiting {
                 Err(errno) => return Err(Error::system("accept")(errno)),
             }
         }
+        Ok(())
+    }
+
+    /// Turns somebody away for a newcomer. False: everybody who could be has said all of the first frame by now, and is heard next.
+    fn make_room(&mut self, newcomer: Origin) -> bool {
+        let places = |origin| {
+            let held = self.strangers.iter().filter(|s| s.origin == origin).count();
+            held + usize::from(origin == newcomer)
+        };
+        let most = self.strangers.iter().map(|s| places(s.origin)).max().unwrap_or(0);
+        let mut greedy: Vec<usize> =
+            (0..self.strangers.len()).filter(|i| places(self.strangers[*i].origin) == most).collect();
+        greedy.sort_by_key(|i| self.strangers[*i].deadline.end());
+        for i in greedy {
+            let stranger = &mut self.strangers[i];
+            match listen_to(stranger, self.descriptors) {
+                Ok(Some(_)) => continue,
+                Ok(None) => refuse(stranger.fd.as_fd(), &busy("silent while others want to come in")),
+                Err(Error::PeerDead) => {}
+                Err(error) => refuse(stranger.fd.as_fd(), &error),
+            }
+            self.strangers.remove(i);
+            return true;
+        }
+        false
     }
 
     /// The next stranger that has said all of its first frame. Those that talk nonsense, hang up or take too long are dropped.
@@ -95,9 +153,7 @@ impl Waiting {
                     return Ok(Some(Heard { fd: stranger.fd, first, rest, handed: stranger.handed }));
                 }
                 Ok(None) if stranger.deadline.passed() => {
-                    let reason = "the handshake took too long".to_owned();
-                    let refusal = Refusal { code: RefusalCode::Busy, reason };
-                    refuse(stranger.fd.as_fd(), &Error::Refused(refusal));
+                    refuse(stranger.fd.as_fd(), &busy("the handshake took too long"));
                 }
                 Ok(None) => self.strangers.push_back(stranger),
                 Err(Error::PeerDead) => {}
@@ -128,3 +184,7 @@ fn listen_to(stranger: &mut Stranger, descriptors: usize) -> Result<Option<(Firs
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "pending_tests.rs"]
+mod tests;
