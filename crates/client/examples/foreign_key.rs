@@ -12,7 +12,7 @@
 //! kintsugi serve --port 0 --fabric shm:/tmp/k.sock &
 //! cargo run --release -p kintsugidb-client --example foreign_key -- shm:/tmp/k.sock 5
 //! ```
-use kintsugidb_client::{Client, Result};
+use kintsugidb_client::{Client, Error, Result};
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
@@ -71,7 +71,9 @@ fn check(c: &mut Client, who: u64) -> Result<bool> {
         t.command(&["SISMEMBER", &format!("orders:{who}"), &order]).exec()?.expect("nothing is watched");
     let order_there = replies[0].bytes().is_some();
     let (customer_there, listed) = (replies[1].int() == Some(1), replies[2].int() == Some(1));
-    assert_eq!(order_there, customer_there, "an order without its customer, or a customer without an order");
-    assert_eq!(order_there, listed, "an order that is not listed, or a list without its order");
-    Ok(order_there)
+    if order_there == customer_there && order_there == listed {
+        return Ok(order_there);
+    }
+    let what = format!("{order} there: {order_there}, its customer: {customer_there}, in the list: {listed}");
+    Err(Error::Unexpected(what))
 }
