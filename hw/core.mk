@@ -5,10 +5,10 @@ CORE_TB  := $(BUILD)/c8/core_tb
 VECTORS  := $(shell echo $(ROOT)/spec/vectors/v1/*.json | tr ' ' ,)
 CORE_SRC := $(CORE_RTL) $(wildcard $(HW)/rtl/core/*.svh) $(wildcard $(HW)/sim/*.h) $(HW)/tb/core/core_tb.cpp $(HW)/tb/core/build.py
 
-.PHONY: core-lint core-test core-formal core-cocotb core-cocotb-long core-long figures
+.PHONY: core-lint core-test core-formal core-cocotb core-cocotb-long core-place core-long figures
 lint: core-lint
 test: core-formal core-test core-cocotb
-long: core-long core-cocotb-long
+long: core-long core-cocotb-long core-place
 
 core-lint: tools
 	$(PYTHON) $(HW)/tools/gen_crc.py --check
@@ -40,6 +40,10 @@ core-test: $(CORE_TB)
 CORE_COCOTB := $(WITH) python $(HW)/tb/run.py ki_core_bench tb/whole/test_core.py --include rtl/core tb/whole --sources 'rtl/core/*.sv' tb/whole/ki_core_bench.sv --build $(BUILD)
 core-cocotb: tools
 	$(CORE_COCOTB)
+
+# the index pipeline, placed and routed, at the line's pace
+core-place: tools
+	$(WITH) python $(HW)/syn/clock.py $(BUILD)/clock-index.csv ki_index --at-least 150
 
 core-cocotb-long: tools
 	export KINTSUGI_OPERATIONS=5000; $(CORE_COCOTB)
