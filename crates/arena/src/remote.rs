@@ -13,7 +13,7 @@
 //! as a whole. (An RDMA adapter reads those of one connection in order; they can all be posted at once.) So the second look at a word
 //! is later than everything before it, as in `reader.rs`, whose procedure this is. What is different:
 //!
-//! - There is no fence between the words of a cell: its **checksum** says whether they belong together. It does not cover the link and the
+//! - There is no fence between the words of a cell: its **checksum** says whether they belong together, also where the key is another's. It does not cover the link and the
 //!   mutable words; those are of the generation that `w0` named before and after, or of a time before the cell was published, when
 //!   the link was 0: then the cell became current within this lookup, which is as good.
 //! - A cell at a *cached address* is believed only in the cached generation: it was published before the lookup began. Through the index,
@@ -375,7 +375,8 @@ impl<'k> Lookup<'k> {
         };
         let body = Body { cell, shape };
         if !body.key_is(self.key) {
-            return self.next_candidate();
+            // Or the key is torn: of who had the place in between.
+            return if body.checksum_holds() { self.next_candidate() } else { Err(Again) };
         }
         let address = Ref::new(offset, shape.seq());
         self.on_cell(&body, address, address, 0)

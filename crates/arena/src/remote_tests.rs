@@ -199,6 +199,32 @@ fn ranges_that_are_read_in_another_order_are_noticed() {
     assert!(wrong, "the check is blind");
 }
 
+/// The first word of a cell and the entry that leads to it can be as they were, and the key that of another who had the place in between.
+#[test]
+fn a_key_that_is_torn_is_not_another_key() {
+    let mut w = World::new(1);
+    let key = name(0);
+    let cell = NewCell { key: &key, value: &[b"v"], ts: 1, ..NewCell::default() };
+    w.arena.publish(Table::ROOT, hash(&key), &cell).unwrap();
+    let region = w.arena.reader().region.len();
+    let mut lookup = Lookup::by_index(region, Table::ROOT, hash(&key), &key, None);
+    let mut torn = 0;
+    loop {
+        let mut words = w.read(lookup.ask(), u64::MAX);
+        if torn == 0 && matches!(lookup.stage, Stage::Candidate { .. }) {
+            let at = Shape::short(words[cell::W0]).key_at();
+            words[at] ^= 1;
+            torn += 1;
+        }
+        match lookup.feed(&words) {
+            Ok(None) => {}
+            Ok(Some(Outcome::Found(item))) => break assert_eq!(item.value, b"v"),
+            other => panic!("{other:?} of a key that is there"),
+        }
+    }
+    assert_eq!((torn, lookup.retries()), (1, 1));
+}
+
 #[test]
 fn links_are_followed_from_cached_addresses() {
     let mut w = World::new(5);
