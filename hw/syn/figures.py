@@ -19,6 +19,8 @@ PAPER_CYCLES = {("GET", "hit"): 78, ("SET", "hit"): 269, ("SET", "miss"): 269, (
                 ("HSET", "hit"): 269, ("HSET", "second field"): 269}
 PAPER_MOPS = {("GET", "hit"): 1.42354, ("GET", "miss"): 3.02158, ("SET", "hit"): 2.20104, ("SET", "miss"): 0.71049}
 
+PAPER_LUTS = 37440 * 4  # of the paper's part
+
 
 def rows_of(text):
     return list(csv.DictReader(text.splitlines()))
@@ -159,12 +161,18 @@ def page(out, csvs, latency, base, line, big, ddr4, hot, contexts, lengths):
     vk = {(int(r["value"]), r["operation"], r["case"]): r["mops_at_156.25"] for r in lengths}
     t.append("Mops.\n\n" + table(["operation", "case", *map(str, vl)], [[*k, *[vk[v, *k] for v in vl]] for k in (("GET", "hit"), ("SET", "hit"), ("LPOP", "pop"), ("LPUSH", "push"), ("HGET", "hit"), ("HSET", "hit"), ("SPOP", "pop"), ("SADD", "new member"))]))
 
-    for kind, title, note in (("area", "Area (C4)", "yosys for Xilinx 7-series, each module by itself and summed (hw/syn/area.py); LUTs used as memory apart. An estimate by an open tool: nothing is placed. The paper (figures 4 and 8) gives shares of its Virtex-5 XC5VTX240T: a PE about 3 % of 37,440 slices of four 6-input LUTs, so some 4,500 LUTs at most, with 7 to 9 PEs for the line; figure 8's bars are not given as numbers."),
-                              ("clock", "Clock (C4)", "yosys and nextpnr-ecp5, LFE5U-85F, speed 8, after routing, one seed: an open stand-in for the parts such a line would use. Target: the index pipeline at 150 MHz.")):
-        path = os.path.join(csvs, f"{kind}.csv")
-        if os.path.exists(path):
-            rows = list(csv.reader(open(path)))
-            t.append(f"## {title}\n\n{note}\n\n" + table(rows[0], rows[1:]))
+    path = os.path.join(csvs, "area.csv")
+    if os.path.exists(path):
+        rows = list(csv.reader(open(path)))
+        t.append("## Area (C4)\n\nyosys for Xilinx 7-series, each module by itself and summed (hw/syn/area.py); LUTs used as memory apart. An estimate by an open tool: nothing is placed. "
+                 f"The last column is all LUTs as a share of the {PAPER_LUTS:,} six-input LUTs of the paper's Virtex-5 XC5VTX240T, were they all packed four to a slice, which they never are.\n\n"
+                 + table([*rows[0], "of the paper's part"], [[*r, f"{(int(r[2]) + int(r[3])) / PAPER_LUTS:.1%}"] for r in rows[1:]])
+                 + "\nThe paper's figures, in slices: a string PE about 3 %, its reference NIC 48 %, so 11 PEs at the most (figure 8), of which 7 to 9 carry the line; the crossbar alone less than 8 % and "
+                 "above 160 MHz up to 30 PEs (figure 4). Its PE holds no network side and one type each.\n")
+    path = os.path.join(csvs, "clock.csv")
+    if os.path.exists(path):
+        rows = list(csv.reader(open(path)))
+        t.append("## Clock (C4)\n\nyosys and nextpnr-ecp5, LFE5U-85F, speed 8, after routing, one seed: an open stand-in for the parts such a line would use. Target: the index pipeline at 150 MHz.\n\n" + table(rows[0], rows[1:]))
     t.append("## The waiting line (C2)\n\nA page of its own, with Redis and memcached measured on the same machine: [waiting-line.md](waiting-line.md).\n")
     # what misses is found in the figures, not remembered
     t.append("## What misses\n")
