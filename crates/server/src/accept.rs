@@ -107,10 +107,24 @@ impl Worker {
                 let _ = net::sockopt::set_tcp_keepidle(&fd, idle);
             }
         }
-        let card = Arc::new(ClientCard {
+        let card = self.new_card(fd.as_raw_fd(), addr, laddr, is_unix);
+        let token = self.conns.place();
+        if self.poller.add(&fd, token.to_u64()).is_err() {
+            self.conns.free.push(token.index);
+            return;
+        }
+        self.shared.clients.add(card.clone());
+        self.conns.live += 1;
+        self.conns.put(Box::new(Conn::new(Io::Socket(fd), token, self.outboxes.len(), card)));
+        self.with_conn(token, Self::work);
+    }
+
+    /// The card of a connection that this thread has taken in.
+    pub fn new_card(&self, fd: i32, addr: String, laddr: String, is_unix: bool) -> Arc<ClientCard> {
+        Arc::new(ClientCard {
             id: self.shared.clients.next_id(),
             thread: self.me,
-            fd: fd.as_raw_fd(),
+            fd,
             addr,
             laddr,
             is_unix,
@@ -126,15 +140,6 @@ impl Worker {
             no_evict: false.into(),
             last_command: usize::MAX.into(),
             kill: false.into(),
-        });
-        let token = self.conns.place();
-        if self.poller.add(&fd, token.to_u64()).is_err() {
-            self.conns.free.push(token.index);
-            return;
-        }
-        self.shared.clients.add(card.clone());
-        self.conns.live += 1;
-        self.conns.put(Box::new(Conn::new(Io::Socket(fd), token, self.outboxes.len(), card)));
-        self.with_conn(token, Self::work);
+        })
     }
 }

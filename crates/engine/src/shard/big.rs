@@ -212,6 +212,44 @@ impl Shard {
         Ok((cell, new))
     }
 
+    /// Publishes items, names and values, of a big collection; how many of them are new. What is there is replaced, or left alone.
+    pub(super) fn put_items<'a>(
+        &mut self,
+        h: u64,
+        key: &[u8],
+        big: Found,
+        items: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        replace: bool,
+    ) -> Result<usize> {
+        if items.len() > 1 {
+            self.room_for(items.len(), items.clone().map(|(name, value)| name.len() + value.len()).sum())?;
+        }
+        let (mut added, mut changed) = (0, false);
+        let mut result = Ok(());
+        let big = self.begin_change(h, key, big);
+        for (name, value) in items {
+            if !replace && self.arena.find(big.table, hash(name), name).is_some() {
+                continue;
+            }
+            match self.put_item(big.table, name, value) {
+                Ok((_, new)) => {
+                    added += usize::from(new);
+                    changed = true;
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        if changed {
+            self.end_change(h, key, big, big.count + added);
+        } else {
+            self.cancel_change(big);
+        }
+        result.map(|()| added)
+    }
+
     /// Whether items of so many bytes in all, names and values, fit; so that a change of several is not left half done.
     pub(super) fn room_for(&self, items: usize, bytes: usize) -> Result<()> {
         if self.memory_limit == 0 || self.txn.is_some() || self.lifted {

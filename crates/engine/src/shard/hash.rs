@@ -1,7 +1,6 @@
 //! Hashes: packed, or a sub-table of fields.
 use super::{
     Shard,
-    big::Found,
     root::{Unpacked, is_big},
 };
 use crate::{
@@ -42,7 +41,7 @@ impl Shard {
         let h = hash(key);
         let mut buf = std::mem::take(&mut self.scratch);
         let result = match self.unpack(h, key, Type::Hash, &mut buf) {
-            Ok(Unpacked::Big(big)) => self.hash_set_big(h, key, big, pairs),
+            Ok(Unpacked::Big(big)) => self.put_items(h, key, big, pairs.iter().copied(), true),
             Ok(Unpacked::Packed { expire_at_ms }) => {
                 self.hash_set_packed(h, key, &mut buf, expire_at_ms, pairs)
             }
@@ -93,33 +92,6 @@ impl Shard {
         }
         self.repack(h, key, Type::Hash, buf, expire_at_ms)?;
         Ok(added)
-    }
-
-    fn hash_set_big(&mut self, h: u64, key: &[u8], big: Found, pairs: &[(&[u8], &[u8])]) -> Result<usize> {
-        if pairs.len() > 1 {
-            self.room_for(pairs.len(), pairs.iter().map(|(f, v)| f.len() + v.len()).sum())?;
-        }
-        let (mut added, mut changed) = (0, false);
-        let mut result = Ok(());
-        let big = self.begin_change(h, key, big);
-        for (field, value) in pairs {
-            match self.put_item(big.table, field, value) {
-                Ok((_, new)) => {
-                    added += usize::from(new);
-                    changed = true;
-                }
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
-        if changed {
-            self.end_change(h, key, big, big.count + added);
-        } else {
-            self.cancel_change(big);
-        }
-        result.map(|()| added)
     }
 
     /// Removes fields; how many there were.

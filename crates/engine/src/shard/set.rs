@@ -40,7 +40,9 @@ impl Shard {
         let h = hash(key);
         let mut buf = std::mem::take(&mut self.scratch);
         let result = match self.unpack(h, key, Type::Set, &mut buf) {
-            Ok(Unpacked::Big(big)) => self.set_add_big(h, key, big, members),
+            Ok(Unpacked::Big(big)) => {
+                self.put_items(h, key, big, members.iter().map(|m| (*m, &[][..])), false)
+            }
             Ok(Unpacked::Packed { expire_at_ms }) => {
                 self.set_add_packed(h, key, &mut buf, expire_at_ms, members)
             }
@@ -85,36 +87,6 @@ impl Shard {
             self.repack(h, key, Type::Set, buf, expire_at_ms)?;
         }
         Ok(added)
-    }
-
-    fn set_add_big(&mut self, h: u64, key: &[u8], big: Found, members: &[&[u8]]) -> Result<usize> {
-        if members.len() > 1 {
-            self.room_for(members.len(), members.iter().map(|m| m.len()).sum())?;
-        }
-        let (mut added, mut changed) = (0, false);
-        let mut result = Ok(());
-        let big = self.begin_change(h, key, big);
-        for member in members {
-            if self.arena.find(big.table, hash(member), member).is_some() {
-                continue;
-            }
-            match self.put_item(big.table, member, &[]) {
-                Ok((_, new)) => {
-                    added += usize::from(new);
-                    changed = true;
-                }
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
-        if changed {
-            self.end_change(h, key, big, big.count + added);
-        } else {
-            self.cancel_change(big);
-        }
-        result.map(|()| added)
     }
 
     /// Removes members; how many there were.

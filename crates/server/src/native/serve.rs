@@ -4,7 +4,6 @@ use super::{
     claims::{AHEAD_US, Claims, Why, needs_memory},
 };
 use crate::{
-    clients::ClientCard,
     conn::Conn,
     letter::Letter,
     mailbox::Token,
@@ -119,26 +118,7 @@ impl Worker {
             (None, Some((process, _))) => format!("{name}:{process}"),
             (None, None) => name.to_owned(),
         };
-        let card = Arc::new(ClientCard {
-            id: self.shared.clients.next_id(),
-            thread: self.me,
-            fd,
-            addr,
-            laddr: name.to_owned(),
-            is_unix: name == "shm",
-            created_ms: self.now_ms,
-            active_ms: self.now_ms.into(),
-            name: Default::default(),
-            library: Default::default(),
-            resp: 2.into(),
-            queued: 0.into(),
-            watching: 0.into(),
-            waiting_bytes: 0.into(),
-            input_bytes: 0.into(),
-            no_evict: false.into(),
-            last_command: usize::MAX.into(),
-            kill: false.into(),
-        });
+        let card = self.new_card(fd, addr, name.to_owned(), name == "shm");
         let token = self.conns.place();
         let polled = connection.fd().is_some_and(|fd| self.poller.add_level(fd, token.to_u64()).is_ok());
         if !polled {
