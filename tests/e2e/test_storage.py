@@ -27,7 +27,8 @@ def target(tmp_path):
 def io(target, what, *words, user="ann", password="secret", volume="data"):
     directory, address = target
     (directory / "password").write_text(password + "\n")
-    command = [binary(), "io", what, "--fabric", address, "--volume", volume, "--user", user]
+    command = [binary(), "io", what, "--fabric", address, "--user", user]
+    command += ["--volume", volume] if volume else []
     command += ["--password-file", directory / "password", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout, done.stderr
@@ -66,6 +67,9 @@ def test_users_see_what_they_were_given(target):
     assert "wrong user or password" in io(target, "stat", password="word")[2]
     assert "no such volume" in io(target, "stat", user="bob", password="word", volume="scratch")[2]
     assert io(target, "stat", user="bob", password="word")[0] == 0
+    data = "data: 5000001 bytes, read-only\n"
+    assert io(target, "list", volume=None) == (0, data + "scratch: 6000000 bytes, writable\n", "")
+    assert io(target, "list", user="bob", password="word", volume=None) == (0, data, "")
     directory, _ = target
     assert "read-only" in io(target, "copy", directory / "users", ":")[2]
 

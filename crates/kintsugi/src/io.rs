@@ -1,4 +1,4 @@
-//! `kintsugi io`: looks at, copies, checks, trims and replays volumes of a target.
+//! `kintsugi io`: lists, describes, copies, checks, trims and replays volumes of a target.
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -8,6 +8,7 @@ use kintsugidb_storage::{Remote, RemoteFile, RemoteOptions, limits, replay};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Flags of `kintsugi io`.
@@ -19,6 +20,8 @@ pub struct Options {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Lists the volumes that the user may open.
+    List(Target),
     /// Says how long a volume is, and whether it may be written.
     Stat(Volume),
     /// Copies between a file and a volume: FROM and TO are a path, or `:` for the volume.
@@ -84,28 +87,34 @@ enum What {
 }
 
 #[derive(Debug, Args)]
-struct Volume {
+struct Target {
     /// Where the target listens: shm:/path/to.sock, tcp:host:port, verbs:host:port, rdma:host:port.
     #[arg(long, value_name = "ADDRESS")]
     fabric: Address,
-    /// The volume's name.
-    #[arg(long)]
-    volume: String,
     /// The user.
     #[arg(long, default_value = "default")]
     user: String,
     /// A file with the password; its last line break does not count.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Seconds that a request may take.
+    /// Seconds that a request may take, and to connect.
     #[arg(long, default_value_t = 10)]
     timeout: u64,
 }
 
-impl Volume {
+#[derive(Debug, Args)]
+struct Volume {
+    #[command(flatten)]
+    target: Target,
+    /// The volume's name.
+    #[arg(long)]
+    volume: String,
+}
+
+impl Target {
     fn connect_options(&self) -> Result<ConnectOptions, String> {
-        let mut options =
-            ConnectOptions { user: self.user.clone().into_bytes(), ..ConnectOptions::default() };
+        let (user, handshake) = (self.user.clone().into_bytes(), Duration::from_secs(self.timeout));
+        let mut options = ConnectOptions { user, handshake, ..ConnectOptions::default() };
         if let Some(path) = &self.password_file {
             let text = std::fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))?;
             options.password = text.trim_end_matches(['\r', '\n']).as_bytes().to_vec();
@@ -113,22 +122,32 @@ impl Volume {
         Ok(options)
     }
 
-    fn open(&self) -> Result<RemoteFile, String> {
+    fn connect(&self) -> Result<Arc<Remote>, String> {
         let mut options = RemoteOptions::new(self.fabric.clone());
         options.connect = self.connect_options()?;
         options.request = Duration::from_secs(self.timeout);
-        let remote = Remote::connect(options).map_err(|why| why.to_string())?;
-        remote.open(&self.volume).map_err(|why| format!("volume {}: {why}", self.volume))
+        Remote::connect(options).map_err(|why| why.to_string())
+    }
+}
+
+impl Volume {
+    fn open(&self) -> Result<RemoteFile, String> {
+        self.target.connect()?.open(&self.volume).map_err(|why| format!("volume {}: {why}", self.volume))
     }
 }
 
 /// Does it.
 pub fn run(options: Options) -> Result<(), String> {
     match options.what {
+        What::List(target) => {
+            for volume in target.connect()?.list().map_err(|why| why.to_string())? {
+                describe(&volume.name, volume.bytes, volume.writable);
+            }
+            Ok(())
+        }
         What::Stat(volume) => {
             let file = volume.open()?;
-            let access = if file.writable() { "writable" } else { "read-only" };
-            println!("{}: {} bytes, {access}", file.name(), file.len());
+            describe(file.name(), file.len(), file.writable());
             Ok(())
         }
         What::Copy { volume, from, to } => match (from.as_str(), to.as_str()) {
@@ -159,6 +178,10 @@ pub fn run(options: Options) -> Result<(), String> {
             Ok(())
         }
     }
+}
+
+fn describe(name: &str, bytes: u64, writable: bool) {
+    println!("{name}: {bytes} bytes, {}", if writable { "writable" } else { "read-only" });
 }
 
 /// Bytes that are asked for at once; the file cuts them into requests.
@@ -300,10 +323,12 @@ fn play(volume: &Volume, trace: &Path, plan: &Plan) -> Result<(), String> {
         let work = |number: usize| {
             let mut channels = Vec::new();
             for _ in 0..plan.connections {
-                let mut channel =
-                    kintsugidb_storage::Channel::connect(&volume.fabric, &volume.connect_options()?)
-                        .map_err(|why| why.to_string())?;
-                let limit = Duration::from_secs(volume.timeout);
+                let mut channel = kintsugidb_storage::Channel::connect(
+                    &volume.target.fabric,
+                    &volume.target.connect_options()?,
+                )
+                .map_err(|why| why.to_string())?;
+                let limit = Duration::from_secs(volume.target.timeout);
                 let info = channel.open(&volume.volume, limit).map_err(|why| why.to_string())?;
                 channels.push((channel, info.handle));
             }

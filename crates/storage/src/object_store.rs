@@ -1,7 +1,10 @@
 //! Volumes of a target as objects, so that whatever reads through [`object_store`] (Parquet readers, query engines) can sit on remote I/O.
 //!
-//! An object is a volume, under the volume's name. Ranges are read with one request each, many of them together; nothing is listed,
-//! made, copied or deleted, because volumes are the target's to make. [`Recording`] puts a recorder before any store: what is read through
+//! An object is a volume, under the volume's name. Ranges are read with one request each, many of them together. A list names the volumes
+//! that the user may open, those whose names are paths of this crate (no empty parts, no characters that it would encode).
+//!
+//! The store is read-only, for writable volumes, too: who puts an object gives it a new length and a new content at once, and nobody ever sees half of it;
+//! a volume has the length that the target gave it, and is written block by block. [`crate::RemoteFile`] does that. [`Recording`] puts a recorder before any store: what is read through
 //! it becomes a [`Trace`].
 
 use crate::client::{IoError, Remote, RemoteFile};
@@ -154,12 +157,41 @@ impl ObjectStore for TargetStore {
         Err(Error::NotImplemented)
     }
 
-    fn list(&self, _: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        stream::once(async { Err(Error::NotImplemented) }).boxed()
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (request, prefix) = (self.remote.begin_list(), prefix.cloned());
+        let within = move |one: &ObjectMeta| prefix.as_ref().is_none_or(|p| one.location.prefix_matches(p));
+        stream::once(request)
+            .flat_map(move |block| {
+                let listed: Vec<Result<ObjectMeta>> = match objects(block) {
+                    Ok(objects) => objects.into_iter().filter(&within).map(Ok).collect(),
+                    Err(why) => vec![Err(why)],
+                };
+                stream::iter(listed)
+            })
+            .boxed()
     }
 
-    async fn list_with_delimiter(&self, _: Option<&Path>) -> Result<ListResult> {
-        Err(Error::NotImplemented)
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let mut result = ListResult { common_prefixes: Vec::new(), objects: Vec::new() };
+        let root = Path::default();
+        let prefix = prefix.unwrap_or(&root);
+        for object in objects(self.remote.begin_list().await)? {
+            let Some(mut rest) = object.location.prefix_match(prefix) else { continue };
+            match (rest.next(), rest.next()) {
+                (None, _) => {}
+                (Some(_), None) => {
+                    drop(rest);
+                    result.objects.push(object);
+                }
+                (Some(first), Some(_)) => {
+                    let common = prefix.child(first);
+                    if result.common_prefixes.last() != Some(&common) {
+                        result.common_prefixes.push(common);
+                    }
+                }
+            }
+        }
+        Ok(result)
     }
 
     async fn copy(&self, _: &Path, _: &Path) -> Result<()> {
@@ -169,6 +201,22 @@ impl ObjectStore for TargetStore {
     async fn copy_if_not_exists(&self, _: &Path, _: &Path) -> Result<()> {
         Err(Error::NotImplemented)
     }
+}
+
+/// What a list of volumes says, sorted by path.
+fn objects(list: std::result::Result<crate::client::Block, IoError>) -> Result<Vec<ObjectMeta>> {
+    let generic = |why: IoError| Error::Generic { store: STORE, source: why.into() };
+    let volumes = list.and_then(|block| crate::client::listed(&block)).map_err(generic)?;
+    let mut objects: Vec<ObjectMeta> = volumes
+        .into_iter()
+        .filter_map(|volume| {
+            let location = Path::parse(&volume.name).ok().filter(|path| path.as_ref() == volume.name)?;
+            let (last_modified, size) = (Default::default(), volume.bytes);
+            Some(ObjectMeta { location, last_modified, size, e_tag: None, version: None })
+        })
+        .collect();
+    objects.sort_by(|a, b| a.location.cmp(&b.location));
+    Ok(objects)
 }
 
 /// A block as bytes; a shorter one than was asked for is an error, because the volume's length was known.

@@ -52,11 +52,13 @@ pub enum Kind {
     Trim = 5,
     /// Says that the reply of an earlier request (whose id it carries as its only segment's offset) is not waited for.
     Cancel = 6,
+    /// Asks which volumes this user may open; the reply carries a [`Listed`] for each.
+    List = 7,
 }
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        [Kind::Open, Kind::Read, Kind::Write, Kind::Flush, Kind::Trim, Kind::Cancel]
+        [Kind::Open, Kind::Read, Kind::Write, Kind::Flush, Kind::Trim, Kind::Cancel, Kind::List]
             .into_iter()
             .find(|k| *k as u8 == number)
     }
@@ -188,7 +190,7 @@ impl<'a> Request<'a> {
             return wrong(Status::TooMuch);
         }
         let allowed = match kind {
-            Kind::Open | Kind::Flush => count == 0,
+            Kind::Open | Kind::Flush | Kind::List => count == 0,
             Kind::Cancel | Kind::Trim => count == 1,
             Kind::Read | Kind::Write => count >= 1,
         };
@@ -324,6 +326,48 @@ impl VolumeInfo {
     }
 }
 
+/// A volume as a list names it.
+///
+/// ```text
+///   bytes u64 │ flags u32 │ length of the name u16 │ the name, UTF-8
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Whether this user may write it.
+    pub writable: bool,
+}
+
+impl Listed {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes.to_le_bytes());
+        out.extend_from_slice(&(if self.writable { WRITABLE } else { 0 }).to_le_bytes());
+        out.extend_from_slice(&(self.name.len() as u16).to_le_bytes());
+        out.extend_from_slice(self.name.as_bytes());
+    }
+
+    /// All that a reply lists. `None` if it is something else.
+    pub fn parse(mut bytes: &[u8]) -> Option<Vec<Listed>> {
+        let mut list = Vec::new();
+        while !bytes.is_empty() {
+            let (length, flags) = (usize::from(u16_at(bytes, 12)?), u32_at(bytes, 8)?);
+            let name = std::str::from_utf8(bytes.get(14..14 + length)?).ok()?;
+            ((1..=limits::NAME_BYTES).contains(&length) && flags <= WRITABLE).then_some(())?;
+            list.push(Listed {
+                name: name.to_owned(),
+                bytes: u64_at(bytes, 0)?,
+                writable: flags == WRITABLE,
+            });
+            bytes = &bytes[14 + length..];
+        }
+        Some(list)
+    }
+}
+
 /// What a target says of itself when a connection is made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Info {
@@ -369,9 +413,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn request() -> impl Strategy<Value = (Kind, bool, u32, u64, Vec<Segment>, Vec<u8>)> {
-        let kinds = [Kind::Open, Kind::Read, Kind::Write, Kind::Flush, Kind::Trim, Kind::Cancel];
+        let kinds = [Kind::Open, Kind::Read, Kind::Write, Kind::Flush, Kind::Trim, Kind::Cancel, Kind::List];
         let segment = (any::<u64>(), 0u32..5000, any::<u64>());
-        (0usize..6, any::<bool>(), any::<u32>(), any::<u64>(), proptest::collection::vec(segment, 1..20))
+        (0usize..7, any::<bool>(), any::<u32>(), any::<u64>(), proptest::collection::vec(segment, 1..20))
             .prop_map(move |(kind, inline, volume, id, list)| {
                 let kind = kinds[kind];
                 let mut segments: Vec<Segment> = list
@@ -388,7 +432,7 @@ mod tests {
                     _ => Vec::new(),
                 };
                 match kind {
-                    Kind::Open | Kind::Flush => segments.clear(),
+                    Kind::Open | Kind::Flush | Kind::List => segments.clear(),
                     Kind::Cancel | Kind::Trim => segments.truncate(1),
                     Kind::Read | Kind::Write => {}
                 }
@@ -397,6 +441,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn lists_survive_and_any_beginning_of_one_is_no_list_or_a_shorter_one(
+            list in proptest::collection::vec(("[a-zé/]{1,20}", any::<u64>(), any::<bool>()), 0..5), cut in 0usize..200,
+        ) {
+            let list: Vec<Listed> =
+                list.into_iter().map(|(name, bytes, writable)| Listed { name, bytes, writable }).collect();
+            let mut bytes = Vec::new();
+            list.iter().for_each(|one| one.encode(&mut bytes));
+            prop_assert_eq!(Listed::parse(&bytes), Some(list.clone()));
+            let part = Listed::parse(&bytes[..cut.min(bytes.len())]);
+            prop_assert!(part.is_none_or(|part| list.starts_with(&part)));
+        }
+
         #[test]
         fn requests_survive_the_way_to_bytes_and_back((kind, inline, volume, id, segments, rest) in request()) {
             let request = Request { kind, inline, volume, id, segments, rest: &rest };

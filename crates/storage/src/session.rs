@@ -11,7 +11,7 @@
 
 use crate::engine::{Job, Op};
 use crate::memory::{Area, Heap, Place};
-use crate::protocol::{Kind, Malformed, REPLY_HEADER, Reply, Request, Segment, Status, VolumeInfo};
+use crate::protocol::{Kind, Listed, Malformed, REPLY_HEADER, Reply, Request, Segment, Status, VolumeInfo};
 use crate::volume::Volume;
 use crate::{ALIGNMENT, limits};
 use rustix::io::Errno;
@@ -131,6 +131,10 @@ impl Session {
         };
         let refused = match request.kind {
             Kind::Open => self.open(&request, replies),
+            Kind::List => {
+                replies.push(self.list(request.id));
+                Ok(())
+            }
             Kind::Cancel => {
                 // It has no reply of its own: the cancelled request has one.
                 if let Some(pending) =
@@ -167,6 +171,21 @@ impl Session {
         message.extend_from_slice(&info.encode());
         replies.push(Outgoing::Plain(message));
         Ok(())
+    }
+
+    /// The volumes that may be opened, by name.
+    fn list(&self, id: u64) -> Outgoing {
+        let listed = |(name, permission): (&String, &Permission)| {
+            let Permission { volume, writable } = permission;
+            Listed { name: name.clone(), bytes: volume.len(), writable: *writable && volume.writable() }
+        };
+        let mut volumes: Vec<Listed> = self.permissions.iter().map(listed).collect();
+        volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut reply = Reply { kind: Kind::List, status: Status::Ok, segment: 0, errno: 0, id, bytes: 0 }
+            .header()
+            .to_vec();
+        volumes.iter().for_each(|volume| volume.encode(&mut reply));
+        Outgoing::Plain(reply)
     }
 
     fn begin(

@@ -1,12 +1,13 @@
 //! Volumes as objects (feature `object-store`).
 #![cfg(feature = "object-store")]
 
+use futures::StreamExt as _;
 use futures::executor::block_on;
 use kintsugidb_fabric::Address;
 use kintsugidb_storage::object_store::{Recording, TargetStore};
 use kintsugidb_storage::{Remote, RemoteOptions, Target, TargetOptions, pattern};
 use object_store::path::Path;
-use object_store::{Error, GetOptions, GetRange, ObjectStore as _};
+use object_store::{Error, GetOptions, GetRange, ObjectMeta, ObjectStore as _};
 
 #[test]
 fn a_volume_is_an_object_whose_ranges_can_be_read_and_recorded() {
@@ -17,7 +18,9 @@ fn a_volume_is_an_object_whose_ranges_can_be_read_and_recorded() {
     pattern::make_file(&dir.join("f"), 3, bytes).unwrap();
     let socket = std::env::temp_dir().join(format!("kios-{}.sock", std::process::id()));
     let target = Target::start(TargetOptions {
-        volumes: vec![format!("table.parquet={}", dir.join("f").display()).parse().unwrap()],
+        volumes: ["table.parquet", "db/a", "db/b", "db/old/a", "no//path"]
+            .map(|name| format!("{name}={}", dir.join("f").display()).parse().unwrap())
+            .to_vec(),
         listen: vec![Address::Shm(socket)],
         ..TargetOptions::default()
     })
@@ -37,6 +40,29 @@ fn a_volume_is_an_object_whose_ranges_can_be_read_and_recorded() {
         assert_eq!(parts[2], all.slice(all.len() - 1..));
         assert!(matches!(store.head(&Path::from("none")).await, Err(Error::NotFound { .. })));
         assert!(store.get_range(&path, bytes + 5..bytes + 6).await.is_err());
+        // What is no path of an object store is not listed.
+        let names =
+            |objects: &[ObjectMeta]| objects.iter().map(|o| o.location.to_string()).collect::<Vec<_>>();
+        let list = |prefix: Option<&str>| {
+            let prefix = prefix.map(Path::from);
+            store.list(prefix.as_ref()).map(|object| object.unwrap()).collect::<Vec<_>>()
+        };
+        let all = list(None).await;
+        assert!(all.iter().all(|object| object.size == bytes));
+        assert_eq!(names(&all), ["db/a", "db/b", "db/old/a", "table.parquet"]);
+        assert_eq!(names(&list(Some("db")).await), ["db/a", "db/b", "db/old/a"]);
+        assert_eq!(names(&list(Some("d")).await), [""; 0]);
+        let top = store.list_with_delimiter(None).await.unwrap();
+        assert_eq!(
+            (names(&top.objects), top.common_prefixes),
+            (vec!["table.parquet".into()], vec![Path::from("db")])
+        );
+        let below = store.list_with_delimiter(Some(&Path::from("db"))).await.unwrap();
+        assert_eq!(
+            (names(&below.objects), below.common_prefixes),
+            (vec!["db/a".into(), "db/b".into()], vec![Path::from("db/old")])
+        );
+        assert!(matches!(store.put(&path, "x".into()).await, Err(Error::NotImplemented)));
     });
     let trace = store.trace();
     assert_eq!(trace.volumes, ["table.parquet"]);

@@ -2,7 +2,7 @@
 
 use kintsugidb_fabric::{Address, ConnectOptions};
 use kintsugidb_storage::engine::Kind;
-use kintsugidb_storage::protocol::Status;
+use kintsugidb_storage::protocol::{Listed, Status};
 use kintsugidb_storage::{Channel, IoError, Target, TargetOptions, pattern};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -232,6 +232,15 @@ fn users_see_their_volumes_and_no_others() {
         assert!(!ann.open("data", LONG).unwrap().writable);
         let hidden = ann.open("scratch", LONG).unwrap_err();
         assert_eq!(hidden, ann.open("none", LONG).unwrap_err());
-        assert!(connect("bob", "b").unwrap().open("scratch", LONG).unwrap().writable);
+        let mut bob = connect("bob", "b").unwrap();
+        assert!(bob.open("scratch", LONG).unwrap().writable);
+        let listed = |channel: &mut Channel| {
+            channel.list(1).unwrap().unwrap();
+            Listed::parse(&wait(channel).unwrap()).unwrap()
+        };
+        let data = Listed { name: "data".into(), bytes: BYTES, writable: false };
+        let scratch = Listed { name: "scratch".into(), bytes: 1 << 20, writable: true };
+        assert_eq!(listed(&mut ann), std::slice::from_ref(&data));
+        assert_eq!(listed(&mut bob), [data, scratch]);
     }
 }

@@ -1,11 +1,11 @@
 //! Any bytes as a message to a target, and as a reply of one.
 #![no_main]
 use kintsugidb_storage::Session;
-use kintsugidb_storage::protocol::{Info, Reply, Request, VolumeInfo};
+use kintsugidb_storage::protocol::{Info, Listed, Reply, Request, VolumeInfo};
 use std::sync::Arc;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = (Reply::parse(bytes), Info::parse(bytes), VolumeInfo::parse(bytes));
+    let _ = (Reply::parse(bytes), Info::parse(bytes), VolumeInfo::parse(bytes), Listed::parse(bytes));
     if let Ok(request) = Request::parse(bytes) {
         let mut again = Vec::new();
         request.encode(&mut again);

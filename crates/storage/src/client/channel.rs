@@ -136,13 +136,26 @@ impl Channel {
 
     /// Begins to open a volume. Its end has a block that is a [`VolumeInfo`].
     pub(super) fn begin_open(&mut self, name: &str, token: u64) -> Result<Result<(), NoRoom>, IoError> {
+        self.ask(Kind::Open, name.as_bytes(), token)
+    }
+
+    /// Begins to ask which volumes there are. Its end has a block with a [`protocol::Listed`] for each.
+    ///
+    /// # Errors
+    /// As [`Channel::read`].
+    pub fn list(&mut self, token: u64) -> Result<Result<(), NoRoom>, IoError> {
+        self.ask(Kind::List, &[], token)
+    }
+
+    /// Begins what moves no blocks of a volume, and is answered by a message.
+    fn ask(&mut self, kind: Kind, rest: &[u8], token: u64) -> Result<Result<(), NoRoom>, IoError> {
         if self.pending.len() >= self.requests() {
             return Ok(Err(NoRoom));
         }
         let mut bytes = Vec::new();
-        protocol::encode(&mut bytes, Kind::Open, false, 0, self.last + 1, &[]);
-        bytes.extend_from_slice(name.as_bytes());
-        let (kind, asked, segments, held, inline_bytes) = (Kind::Open, 0, Vec::new(), None, 0);
+        protocol::encode(&mut bytes, kind, false, 0, self.last + 1, &[]);
+        bytes.extend_from_slice(rest);
+        let (asked, segments, held, inline_bytes) = (0, Vec::new(), None, 0);
         self.send(&bytes, Pending { token, kind, asked, segments, held, inline_bytes })
     }
 
@@ -339,7 +352,7 @@ impl Channel {
         let pending = self.pending.remove(&reply.id).ok_or(IoError::Protocol("a reply to no request"))?;
         self.inline_bytes -= pending.inline_bytes;
         let token = pending.token;
-        if pending.kind == Kind::Open {
+        if matches!(pending.kind, Kind::Open | Kind::List) {
             if reply.status != Status::Ok {
                 return Ok(Finished { token, result: Err(IoError::from_reply(&reply)) });
             }

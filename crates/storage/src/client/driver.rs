@@ -181,7 +181,7 @@ impl Driver {
                 Work::Write(..) if self.sabotage == Some(crate::simulation::Sabotage::RepeatsWrites) => {
                     again.push(command)
                 }
-                Work::Read(_) | Work::Open => again.push(command),
+                Work::Read(_) | Work::Open | Work::List => again.push(command),
                 Work::Write(..) | Work::Trim(..) => {
                     command.ticket.answer(Err(IoError::Lost { unknown: true }))
                 }
@@ -224,6 +224,17 @@ impl Driver {
     fn begin(&mut self, command: Command, now: Instant) -> Result<Option<Command>, (Command, IoError)> {
         let Some(channel) = self.channel.as_mut() else { return Ok(Some(command)) };
         let token = self.next;
+        if matches!(command.work, Work::List) {
+            return match channel.list(token) {
+                Ok(Ok(())) => {
+                    self.next += 1;
+                    self.sent.insert(token, Sent::Request(Some(command), now));
+                    Ok(None)
+                }
+                Ok(Err(NoRoom)) => Ok(Some(command)),
+                Err(why) => Err((command, why)),
+            };
+        }
         let info = match self.handles.get_mut(&command.volume) {
             // An opening is asked of the target anew: the volume's length may have changed.
             Some(Handle::Open(info)) if !matches!(command.work, Work::Open) => *info,
@@ -245,7 +256,7 @@ impl Driver {
             }
         };
         let begun = match &command.work {
-            Work::Open => Ok(Ok(())),
+            Work::Open | Work::List => Ok(Ok(())),
             Work::Read(ranges) => channel.read(info.handle, ranges, token),
             Work::Write(offset, bytes) => channel.write(info.handle, *offset, bytes, token),
             Work::Flush => channel.flush(info.handle, token),

@@ -18,6 +18,9 @@ pub use file::RemoteFile;
 pub use remote::{Remote, RemoteOptions};
 pub use request::Request;
 
+#[cfg(feature = "object-store")]
+pub(crate) use remote::listed;
+
 #[cfg(test)]
 pub(crate) use {
     block::{Area, Held},

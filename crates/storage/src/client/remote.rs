@@ -17,12 +17,14 @@
 //!
 //! Each request costs two changes of thread. Who wants every microsecond drives a [`Channel`].
 
+use super::block::Block;
 use super::channel::Channel;
 use super::driver::{Driver, Patience};
 use super::error::IoError;
 use super::file::RemoteFile;
 use super::request::{Answer, Command, Request, Work, locked};
 use crate::limits;
+use crate::protocol::Listed;
 use kintsugidb_fabric::{Address, ConnectOptions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::{AsFd, OwnedFd};
@@ -94,7 +96,8 @@ impl Remote {
             reconnections: AtomicU64::new(0),
         });
         let RemoteOptions { address, mut connect, request, reconnect } = shared.options.clone();
-        connect.handshake = connect.handshake.min(Duration::from_secs(1));
+        // Meanwhile the driver ends no requests: a part of what they may take.
+        connect.handshake = connect.handshake.min((request / 4).max(Duration::from_secs(1)));
         let connector = Box::new(move || Channel::connect(&address, &connect));
         let driver = Driver::new(Patience { request, reconnect }, connector, channel, Instant::now());
         let at_thread = shared.clone();
@@ -114,6 +117,19 @@ impl Remote {
             Answer::Volume(info) => Ok(RemoteFile { remote: self.clone(), volume, info }),
             Answer::Block(_) => Err(IoError::Protocol("a block for a volume")),
         }
+    }
+
+    /// Begins to ask which volumes this user may open; [`Listed::parse`] understands the block.
+    pub fn begin_list(&self) -> Request {
+        self.begin(&"".into(), Work::List)
+    }
+
+    /// The volumes that this user may open, by name.
+    ///
+    /// # Errors
+    /// [`IoError`].
+    pub fn list(&self) -> Result<Vec<Listed>, IoError> {
+        listed(&self.begin_list().wait()?)
     }
 
     /// How often the connection was lost and made again.
@@ -140,6 +156,11 @@ impl Drop for Remote {
             let _ = thread.join();
         }
     }
+}
+
+/// What a block of [`Remote::begin_list`] says.
+pub(crate) fn listed(block: &Block) -> Result<Vec<Listed>, IoError> {
+    Listed::parse(&block.to_vec()).ok_or(IoError::Protocol("a list that makes no sense"))
 }
 
 /// The driver's thread.

@@ -11,6 +11,7 @@ use std::time::Instant;
 /// What is to be done.
 pub(crate) enum Work {
     Open,
+    List,
     Read(Vec<(u64, u32)>),
     Write(u64, Vec<u8>),
     Flush,
