@@ -150,18 +150,31 @@ module ki_context #(
       if (pop) q_rd_q <= q_rd_q + 1'b1;
     end
 
+  // The oldest request's descriptor, in registers.
+  logic [DESC_BITS-1:0] head_q;
+  logic [QueueBits:0] q_next;
+  assign q_next = q_rd_q + 1'b1;
+  always_ff @(posedge clk_i)
+    if (pop && q_next != q_wr_q) head_q <= desc_mem[q_next[QueueBits-1:0]];
+    else if (pop || !have) head_q <= desc_i;
+
   logic [7:0] op, d_err;
   logic [6:0] klen, slen;
   logic [8:0] vlen;
   logic [15:0] d_id, d_tag;
   logic [31:0] hk, hi;
   logic d_drop, d_pre;
-  assign {op, klen, slen, vlen, d_id, d_tag, hk, hi, d_err, d_drop, d_pre} = desc_mem[q_rd_q[QueueBits-1:0]];
+  assign {op, klen, slen, vlen, d_id, d_tag, hk, hi, d_err, d_drop, d_pre} = head_q;
 
-  logic [5:0] kw, ksw, bw;  // words of the key, of key and subkey, of the body
+  logic [5:0] kw, ksw;
+  logic [5:0] kw_q, ksw_q, bw_q;  // words of the key, of key and subkey, of the body; from the second clock of a request on
   assign kw  = {2'd0, klen[6:3]} + {5'd0, |klen[2:0]};
   assign ksw = kw + {2'd0, slen[6:3]} + {5'd0, |slen[2:0]};
-  assign bw  = ksw + vlen[8:3] + {5'd0, |vlen[2:0]};
+  always_ff @(posedge clk_i) begin
+    kw_q  <= kw;
+    ksw_q <= ksw;
+    bw_q  <= ksw + vlen[8:3] + {5'd0, |vlen[2:0]};
+  end
 
   logic [4:0] rcnt_q;  // beats of a cell that came; while writing: beats sent
   // The body, in four banks. Read by beats, or (body_any) the four words from body_from on, each still in its bank's lane.
@@ -183,7 +196,7 @@ module ki_context #(
   localparam logic [4:0] SAlloc = 5'd6, SItem = 5'd7, SItemW = 5'd8, SRoot = 5'd9, SRootW = 5'd10, SOrder = 5'd11;
   localparam logic [4:0] SOrderW = 5'd12, SWrite = 5'd13, SLinkA = 5'd14, SLinkB = 5'd15, SAnswer = 5'd16, SFree = 5'd17;
   localparam logic [4:0] SDone = 5'd18, STail = 5'd19, STailW = 5'd20, SUndoI = 5'd21, SUndoR = 5'd22, SUndoF = 5'd23;
-  localparam logic [4:0] SRecord = 5'd24, SStats = 5'd25, SOrder2 = 5'd26, SOrder2W = 5'd27, SRange = 5'd28;
+  localparam logic [4:0] SRecord = 5'd24, SStats = 5'd25, SOrder2 = 5'd26, SOrder2W = 5'd27, SRange = 5'd28, SScore = 5'd29;
   logic [4:0] st_q, st_d;
 
   // the cell found: c_*; also the cache of the next request while cv_q
@@ -293,7 +306,7 @@ module ki_context #(
   logic [5:0] cmp_words, cmp_at;
   logic [255:0] cmp_data;
   logic cmp_step, cmp_last, cmp_eq;
-  assign cmp_words = fi_q ? ksw : kw;
+  assign cmp_words = fi_q ? ksw_q : kw_q;
   assign cmp_at = cmp_words + 6'd1;  // the last word that counts
   assign cmp_data = st_q == SCompare ? cb_banks : r_data_i;
   logic [3:0] lane_eq;
@@ -321,11 +334,11 @@ module ki_context #(
   // the member of a request and the first word of its value (a score; rank and count): words of the body at any place, read in SExec
   logic [127:0] member_q;
   logic [63:0] value, value_q;
-  assign body_from = kw + 6'd2;
+  assign body_from = kw_q + 6'd2;
   if (TYPES[4]) begin : g_zset
     logic [1:0] second, last;  // lanes
     assign second = body_from[1:0] + 2'd1;
-    assign last = ksw[1:0] + 2'd2;
+    assign last = ksw_q[1:0] + 2'd2;
     assign body_any = st_q == SExec;
     assign value = body[{last, 6'd0}+:64];
     always_ff @(posedge clk_i)
@@ -344,7 +357,7 @@ module ki_context #(
   logic [PTR_BITS-1:0] w1_next, w1_prev;
   logic [63:0] w_word1;
   logic [5:0] last_word;  // of the request's cell
-  assign last_word = bw + 6'd1;
+  assign last_word = bw_q + 6'd1;
   always_comb begin
     w1_next = l_self_q ? x_q : l_next_q;
     w1_prev = l_self_q ? x_q : l_prev_q;
@@ -542,7 +555,7 @@ module ki_context #(
           OpGet, OpHget, OpSismember, OpZscore: begin
             em_start = 1'b1;
             em_len = op == OpSismember ? 16'd0 : c_vlen_q;
-            em_from = 6'd2 + (has_sub ? ksw : kw);
+            em_from = 6'd2 + (has_sub ? ksw_q : kw_q);
             st_d = SDone;
           end
           OpDel: begin
@@ -552,20 +565,20 @@ module ki_context #(
           OpLpop: begin
             em_start = 1'b1;
             em_len = c_vlen_q;
-            em_from = 6'd2 + kw;
+            em_from = 6'd2 + kw_q;
             st_d = SRoot;
           end
           OpRpop:
           if (single) begin
             em_start = 1'b1;
             em_len = c_vlen_q;
-            em_from = 6'd2 + kw;
+            em_from = 6'd2 + kw_q;
             st_d = SRoot;
           end else st_d = STail;
           OpSpop: begin
             em_start = 1'b1;
             em_len = {9'd0, c_slen_q};
-            em_from = 6'd2 + kw;
+            em_from = 6'd2 + kw_q;
             st_d = SItem;
           end
           OpHdel, OpSrem: begin
@@ -583,17 +596,17 @@ module ki_context #(
           end else if (!rd_busy_q) st_d = SAlloc;
           OpZadd:
           if (found_q && fi_q) begin
-            if (!rd_busy_q) begin
-              if (c_score_q == value) begin
-                em_start = 1'b1;
-                em_status = StReplaced;
-                st_d = SDone;
-              end else st_d = SOrder;
-            end
+            if (!rd_busy_q) st_d = SScore;
           end else if (!rd_busy_q) st_d = SAlloc;
           OpSet, OpHset: if (!rd_busy_q) st_d = found_q && (op == OpSet || fi_q) && same_words ? SWrite : SAlloc;
           default: if (!rd_busy_q) st_d = SAlloc;
         endcase
+      SScore:
+      if (c_score_q == value_q) begin
+        em_start = 1'b1;
+        em_status = StReplaced;
+        st_d = SDone;
+      end else st_d = SOrder;
       SAlloc:
       if (al_ready_i) begin
         if (al_ok_i) st_d = after_alloc;
@@ -648,7 +661,7 @@ module ki_context #(
         else begin
           em_start = 1'b1;
           em_len = c_vlen_q;
-          em_from = 6'd2 + kw;
+          em_from = 6'd2 + kw_q;
           st_d = SLinkA;
         end
       end
@@ -739,11 +752,11 @@ module ki_context #(
       else if ((ixr_valid_i && ixr_op_i == IxLookup && ixr_hit_i) || (rd_valid_o && rd_ready_i)) rd_busy_q <= 1'b1;
       // what rcnt counts changes with the state
       if (ixr_valid_i && ixr_op_i == IxLookup || (rd_valid_o && rd_ready_i)) rcnt_q <= '0;
-      else if (r_valid_i || st_q == SCompare || st_q == SStats || (st_q == SWrite && w_ready_i)) rcnt_q <= rcnt_q + 5'd1;
-      if (!rd_busy_q && !r_valid_i && st_d != st_q && (st_d == SWrite || st_d == SCompare || st_d == SStats)) rcnt_q <= '0;
+      else if (r_valid_i || st_q == SCompare || st_q == SStats || st_q == SWrite) rcnt_q <= rcnt_q + {4'd0, st_q != SWrite || w_ready_i};
+      else if (!rd_busy_q) rcnt_q <= '0;
       // the cache lives from one request to the next in the queue
       if (st_q == SIdle && !have && idle_quiet) cv_q <= 1'b0;
-      else if ((st_q == SRead || st_q == SCompare) && st_d == SDone) cv_q <= 1'b1;
+      else if ((st_q == SRead || st_q == SCompare || st_q == SScore) && st_d == SDone) cv_q <= 1'b1;
       else if (st_q == SExec && st_d == SDone)
         cv_q <= found_q && !exec_wrong && !exec_miss;
       else if (st_q == SExec || st_q == SLook || st_q == SStats) cv_q <= 1'b0;
@@ -888,7 +901,7 @@ module ki_context #(
         end
       endcase
     end
-    if (st_q == SAlloc && al_ready_i) x_q <= {bw + 6'd1, al_addr_i};
+    if (st_q == SAlloc && al_ready_i) x_q <= {bw_q + 6'd1, al_addr_i};
     if (st_q == SOrderW && orr_valid_i) begin
       {rec_score_q, rec_mlen_q, rec_member_q} <= {orr_score_i, orr_mlen_i, orr_member_i};
       if (op == OpZadd) begin
