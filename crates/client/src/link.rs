@@ -6,10 +6,10 @@ use crate::{
     remote::{How, Read, Remote},
 };
 use kintsugidb_arena::{Reader, Ref};
-use kintsugidb_engine::{PointReader, Siblings, fingerprint};
+use kintsugidb_engine::{PointReader, fingerprint};
 use kintsugidb_fabric::{ConnectOptions, Connection, Error as FabricError};
 use kintsugidb_ramp::{
-    Coordinator, EPOCH_US, Isolation, NODE_BITS, Session, ShardId, TxnId,
+    Coordinator, EPOCH_US, NODE_BITS, Session, ShardId, TxnId,
     message::{Body, Message, Node, Outbox},
     wire::frame::{self, Frame, Frames, Welcome},
 };
@@ -60,16 +60,6 @@ pub(crate) struct Unstable {
     pub siblings: Vec<u64>,
 }
 
-/// What one-sided readers take from transaction records.
-fn siblings(isolation: Isolation) -> Siblings {
-    match isolation {
-        Isolation::Fast | Isolation::Locking => Siblings::Keys,
-        Isolation::Hybrid => Siblings::Bloom,
-        Isolation::Small => Siblings::Unsaid,
-        Isolation::None => Siblings::Ignored,
-    }
-}
-
 impl Link {
     /// Connects and waits for the server's welcome.
     pub fn open(transport: &Arc<dyn Transport>, options: &Options, faults: Faults) -> Result<Self> {
@@ -112,7 +102,7 @@ impl Link {
             let Welcome { shards, seed, isolation, .. } = welcome;
             let how = How {
                 transport: transport.clone(),
-                siblings: siblings(isolation),
+                siblings: isolation.recorded_siblings(),
                 emulated: options.emulated,
                 timeout: options.timeout,
                 faults,
@@ -320,7 +310,7 @@ fn map(connection: &dyn Connection, welcome: &Welcome) -> Option<PointReader> {
             (reader.seed() == welcome.seed).then_some(reader)
         })
         .collect();
-    let mut point = PointReader::new(readers?, siblings(welcome.isolation));
+    let mut point = PointReader::new(readers?, welcome.isolation.recorded_siblings());
     point.now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
     Some(point)
 }

@@ -1,4 +1,5 @@
 //! What can be chosen, and every limit, in one place.
+use kintsugidb_engine::Siblings;
 
 /// How multi-key reads and writes over several shards are kept together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -29,6 +30,16 @@ impl Isolation {
     /// The one of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, i)| *i)
+    }
+
+    /// What the records of transactions say of siblings, for readers of regions.
+    pub fn recorded_siblings(self) -> Siblings {
+        match self {
+            Self::Fast | Self::Locking => Siblings::Keys,
+            Self::Hybrid => Siblings::Bloom,
+            Self::Small => Siblings::Unsaid,
+            Self::None => Siblings::Ignored,
+        }
     }
 
     /// Its name.

@@ -4,20 +4,10 @@
 //! thread is still under way, and it carries no proof for that shard, which its owner might have to act upon first.
 //! What was read is noted in the session: the timestamp, and transactions that are not known to be stable.
 use crate::{conn::Conn, dispatch::each_key, registry::Entry, worker::Worker};
-use kintsugidb_engine::{Counters, PointReader, Siblings};
+use kintsugidb_engine::{Counters, PointReader};
 use kintsugidb_ramp::{Isolation, ShardId, TxnId, message::Proof};
 use kintsugidb_wire::slot;
 use std::sync::PoisonError;
-
-/// What the records of transactions say, by isolation.
-fn siblings(isolation: Isolation) -> Siblings {
-    match isolation {
-        Isolation::Fast | Isolation::Locking => Siblings::Keys,
-        Isolation::Hybrid => Siblings::Bloom,
-        Isolation::Small => Siblings::Unsaid,
-        Isolation::None => Siblings::Ignored,
-    }
-}
 
 impl Worker {
     /// Answers a command from the regions, if it can be and is allowed to be.
@@ -73,7 +63,7 @@ impl Worker {
             let readers = self.shared.readers.lock().unwrap_or_else(PoisonError::into_inner);
             let all: Vec<_> = readers.iter().flatten().cloned().collect();
             if all.len() == self.config.shards {
-                self.outside = Some(PointReader::new(all, siblings(self.config.isolation)));
+                self.outside = Some(PointReader::new(all, self.config.isolation.recorded_siblings()));
             }
         }
     }
