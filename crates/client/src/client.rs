@@ -1,14 +1,11 @@
 //! The client: which way a command goes, and what happens when the connection breaks.
 use crate::{
-    Counters, Error, Mode, Options, Result, Transport,
-    fault::Faults,
-    link::{Link, TICK},
-    transaction::Transaction,
+    Counters, Error, Mode, Options, Result, Transport, fault::Faults, link::Link, transaction::Transaction,
 };
 use kintsugidb_engine::{Class, Command, Flags, Point, Route, resolve};
 use kintsugidb_fabric::Address;
 use kintsugidb_ramp::{Outcome, Request, shard_of};
-use kintsugidb_wire::{OwnedArgs, Proto, Value, encode};
+use kintsugidb_wire::{OwnedArgs, Value, encode};
 use std::sync::Arc;
 
 /// A connection to a server, made anew when it breaks.
@@ -262,53 +259,13 @@ impl Client {
 
     /// Runs a transaction, as its coordinator.
     pub(crate) fn coordinate(&mut self, requests: Vec<Request>) -> Result<Outcome> {
-        let (together, timeout) = (self.options.mode != Mode::OneByOne, self.options.timeout);
+        let together = self.options.mode != Mode::OneByOne;
+        // Before the counters are taken: it may be a new one.
+        self.link()?;
         let mut counters = self.counters;
-        let link = self.link()?;
-        let end = link.now() + timeout;
-        let mut out = Vec::new();
-        let now_us = link.now_us();
-        let (mut t, mut outcome) =
-            link.coordinator.start(&mut link.session, requests, Proto::Resp2, now_us, &mut out);
-        let request = t.request();
-        counters.transactions += 1;
-        let outcome = loop {
-            if !out.is_empty() {
-                link.send_messages(request, &mut out, together, &mut counters)?;
-            }
-            if let Some(outcome) = outcome {
-                break outcome;
-            }
-            if link.messages.is_empty() {
-                let left = end.saturating_sub(link.now());
-                if left.is_zero() {
-                    return Err(link.timed_out());
-                }
-                link.wait(TICK.min(left))?;
-            }
-            let now_us = link.now_us();
-            while let Some((to, shard, message)) = link.messages.pop_front() {
-                // Answers to what is over are late or repeated.
-                if to == request && outcome.is_none() {
-                    counters.messages_received += 1;
-                    link.learn(&message);
-                    outcome = t.on_message(
-                        &mut link.coordinator,
-                        &mut link.session,
-                        shard,
-                        message,
-                        now_us,
-                        &mut out,
-                    );
-                }
-            }
-            if outcome.is_none() && out.is_empty() {
-                outcome = t.on_tick(&mut link.coordinator, &mut link.session, now_us, &mut out);
-            }
-        };
-        counters.second_rounds += u64::from(t.had_second_round());
+        let done = self.link()?.coordinate(requests, together, &mut counters);
         self.counters = counters;
-        Ok(outcome)
+        done
     }
 
     /// Begins a transaction.

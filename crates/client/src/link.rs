@@ -9,10 +9,11 @@ use kintsugidb_arena::{Reader, Ref};
 use kintsugidb_engine::{PointReader, fingerprint};
 use kintsugidb_fabric::{ConnectOptions, Connection, Error as FabricError};
 use kintsugidb_ramp::{
-    Coordinator, EPOCH_US, NODE_BITS, Session, ShardId, TxnId,
+    Coordinator, EPOCH_US, NODE_BITS, Outcome, Request, Session, ShardId, TxnId,
     message::{Body, Message, Node, Outbox},
     wire::frame::{self, Frame, Frames, Welcome},
 };
+use kintsugidb_wire::Proto;
 use std::{
     collections::VecDeque,
     sync::Arc,
@@ -20,7 +21,7 @@ use std::{
 };
 
 /// How long the oldest of two sleeps may be while a transaction waits to try again.
-pub(crate) const TICK: Duration = Duration::from_micros(500);
+const TICK: Duration = Duration::from_micros(500);
 
 /// A connection to a server.
 pub(crate) struct Link {
@@ -250,6 +251,58 @@ impl Link {
                 self.unstable.push(Unstable { txn: s.info.id, at: None, siblings });
             }
         }
+    }
+
+    /// Runs a transaction, as its coordinator. `together`: messages of one round travel in one frame.
+    pub fn coordinate(
+        &mut self,
+        requests: Vec<Request>,
+        together: bool,
+        counters: &mut Counters,
+    ) -> Result<Outcome> {
+        let end = self.now() + self.timeout;
+        let mut out = Vec::new();
+        let now_us = self.now_us();
+        let (mut t, mut outcome) =
+            self.coordinator.start(&mut self.session, requests, Proto::Resp2, now_us, &mut out);
+        let request = t.request();
+        counters.transactions += 1;
+        let outcome = loop {
+            if !out.is_empty() {
+                self.send_messages(request, &mut out, together, counters)?;
+            }
+            if let Some(outcome) = outcome {
+                break outcome;
+            }
+            if self.messages.is_empty() {
+                let left = end.saturating_sub(self.now());
+                if left.is_zero() {
+                    return Err(self.timed_out());
+                }
+                self.wait(TICK.min(left))?;
+            }
+            let now_us = self.now_us();
+            while let Some((to, shard, message)) = self.messages.pop_front() {
+                // Answers to what is over are late or repeated.
+                if to == request && outcome.is_none() {
+                    counters.messages_received += 1;
+                    self.learn(&message);
+                    outcome = t.on_message(
+                        &mut self.coordinator,
+                        &mut self.session,
+                        shard,
+                        message,
+                        now_us,
+                        &mut out,
+                    );
+                }
+            }
+            if outcome.is_none() && out.is_empty() {
+                outcome = t.on_tick(&mut self.coordinator, &mut self.session, now_us, &mut out);
+            }
+        };
+        counters.second_rounds += u64::from(t.had_second_round());
+        Ok(outcome)
     }
 
     /// Waits until something has come, polling first; false if `limit` has passed.
