@@ -82,10 +82,8 @@ impl Backend for Local {
     }
 
     fn wait(&mut self) -> Result<(), IoError> {
-        if self.engine.arm().map_err(|why| IoError::Connect(why.to_string()))? {
-            sleep(&mut [PollFd::from_borrowed_fd(self.engine.fd(), PollFlags::IN)]);
-        }
-        Ok(())
+        let rested = self.engine.rest(None, Some(Duration::from_secs(1)));
+        rested.map(drop).map_err(|why| IoError::Connect(format!("the local disk: {why}")))
     }
 }
 

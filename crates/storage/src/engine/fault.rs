@@ -121,7 +121,7 @@ impl Engine for Faulty {
         Ok(self.failed.is_empty() && self.inner.arm()?)
     }
 
-    fn rest(&mut self, other: BorrowedFd<'_>, limit: Option<Duration>) -> Result<bool, Errno> {
+    fn rest(&mut self, other: Option<BorrowedFd<'_>>, limit: Option<Duration>) -> Result<bool, Errno> {
         if self.failed.is_empty() { self.inner.rest(other, limit) } else { self.inner.kick().map(|()| false) }
     }
 

@@ -78,7 +78,7 @@ fn timespec(limit: Duration) -> Timespec {
 /// [`Engine::rest`] with an engine that has a descriptor to sleep on.
 fn rest_on_both<E: Engine + ?Sized>(
     engine: &mut E,
-    other: BorrowedFd<'_>,
+    other: Option<BorrowedFd<'_>>,
     limit: Option<Duration>,
 ) -> Result<bool, Errno> {
     engine.kick()?;
@@ -86,9 +86,10 @@ fn rest_on_both<E: Engine + ?Sized>(
         return Ok(false);
     }
     let limit = limit.map(timespec);
-    let mut fds = [engine.fd(), other].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    let mut fds = vec![PollFd::from_borrowed_fd(engine.fd(), PollFlags::IN)];
+    fds.extend(other.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
     match poll(&mut fds, limit.as_ref()) {
-        Ok(_) => Ok(!fds[1].revents().is_empty()),
+        Ok(_) => Ok(fds.get(1).is_some_and(|fd| !fd.revents().is_empty())),
         Err(Errno::INTR) => Ok(false),
         Err(why) => Err(why),
     }
@@ -119,12 +120,12 @@ pub trait Engine {
     /// # Errors
     /// Only if the engine itself is broken.
     fn arm(&mut self) -> Result<bool, Errno>;
-    /// Begins what was submitted and sleeps until something has ended, or the other descriptor is readable, at most so long. Whether the
+    /// Begins what was submitted and sleeps until something has ended, or the other descriptor, if any, is readable, at most so long. Whether the
     /// other one may be readable. It can wake without a reason.
     ///
     /// # Errors
     /// Only if the engine itself is broken.
-    fn rest(&mut self, other: BorrowedFd<'_>, limit: Option<Duration>) -> Result<bool, Errno> {
+    fn rest(&mut self, other: Option<BorrowedFd<'_>>, limit: Option<Duration>) -> Result<bool, Errno> {
         rest_on_both(self, other, limit)
     }
     /// Makes an area known beforehand, which can make its use cheaper.

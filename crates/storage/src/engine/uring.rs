@@ -325,7 +325,7 @@ impl Engine for Uring {
     }
 
     /// One system call: it submits, sleeps, and runs what the kernel has deferred. The other descriptor is looked at by the ring.
-    fn rest(&mut self, other: BorrowedFd<'_>, limit: Option<Duration>) -> Result<bool, Errno> {
+    fn rest(&mut self, other: Option<BorrowedFd<'_>>, limit: Option<Duration>) -> Result<bool, Errno> {
         if !self.sleeps {
             return rest_on_both(self, other, limit);
         }
@@ -333,8 +333,8 @@ impl Engine for Uring {
         if !self.ended.is_empty() {
             return self.kick().map(|()| false);
         }
-        let other = other.as_raw_fd();
-        if self.watched != Some(other) {
+        let other = other.map(|fd| fd.as_raw_fd());
+        if let Some(other) = other.filter(|_| self.watched != other) {
             let entry = opcode::PollAdd::new(types::Fd(other), libc::POLLIN as u32).build().user_data(WATCH);
             // SAFETY: the request refers to no memory of ours.
             if unsafe { self.ring.submission().push(&entry) }.is_err() {

@@ -102,7 +102,7 @@ impl Thread {
             }
             turns = 0;
             let limit = if self.listeners.is_empty() { None } else { Some(HANDSHAKES) };
-            if self.engine.rest(self.epoll.as_fd(), limit)? {
+            if self.engine.rest(Some(self.epoll.as_fd()), limit)? {
                 self.look_around()?;
             }
             if limit.is_some_and(|limit| self.accepted.elapsed() >= limit) {
