@@ -16,6 +16,10 @@
 //! A reply of status *ok* means all segments, whole. Otherwise it names the first segment that failed and how many bytes of it are
 //! good; those before it are whole, those after it undefined. (remote-io-2020, figure 4: address out, block back.)
 
+mod describe;
+
+pub use describe::{INFO, Info, Listed, VERSION, VOLUME, VolumeInfo};
+
 use crate::limits;
 
 /// Bytes before the segments of a request.
@@ -24,17 +28,10 @@ pub const REQUEST_HEADER: usize = 16;
 pub const SEGMENT: usize = 24;
 /// Bytes of a reply before what follows it.
 pub const REPLY_HEADER: usize = 24;
-/// Bytes of a volume's description.
-pub const VOLUME: usize = 16;
-/// What a target says in its welcome.
-pub const INFO: usize = 32;
-/// The protocol's version, in the welcome.
-pub const VERSION: u32 = 1;
 /// The number of the data area in the fabric's region table.
 pub const AREA_REGION: u32 = 1;
 
 const INLINE: u8 = 1;
-const WRITABLE: u32 = 1;
 
 /// Kinds of requests.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -297,209 +294,5 @@ impl Reply {
     }
 }
 
-/// What the reply of an open says.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct VolumeInfo {
-    /// The volume's handle on this connection.
-    pub handle: u32,
-    /// Its length in bytes.
-    pub bytes: u64,
-    /// Whether this user may write it.
-    pub writable: bool,
-}
-
-impl VolumeInfo {
-    /// Its bytes.
-    pub fn encode(&self) -> [u8; VOLUME] {
-        let mut out = [0; VOLUME];
-        out[..4].copy_from_slice(&self.handle.to_le_bytes());
-        out[4..8].copy_from_slice(&(if self.writable { WRITABLE } else { 0 }).to_le_bytes());
-        out[8..].copy_from_slice(&self.bytes.to_le_bytes());
-        out
-    }
-
-    /// `None` if it is something else.
-    pub fn parse(bytes: &[u8]) -> Option<VolumeInfo> {
-        let flags = u32_at(bytes, 4)?;
-        (bytes.len() == VOLUME && flags <= WRITABLE).then_some(())?;
-        Some(VolumeInfo { handle: u32_at(bytes, 0)?, bytes: u64_at(bytes, 8)?, writable: flags == WRITABLE })
-    }
-}
-
-/// A volume as a list names it.
-///
-/// ```text
-///   bytes u64 │ flags u32 │ length of the name u16 │ the name, UTF-8
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Its name.
-    pub name: String,
-    /// Its length in bytes.
-    pub bytes: u64,
-    /// Whether this user may write it.
-    pub writable: bool,
-}
-
-impl Listed {
-    /// Appends its bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.bytes.to_le_bytes());
-        out.extend_from_slice(&(if self.writable { WRITABLE } else { 0 }).to_le_bytes());
-        out.extend_from_slice(&(self.name.len() as u16).to_le_bytes());
-        out.extend_from_slice(self.name.as_bytes());
-    }
-
-    /// All that a reply lists. `None` if it is something else.
-    pub fn parse(mut bytes: &[u8]) -> Option<Vec<Listed>> {
-        let mut list = Vec::new();
-        while !bytes.is_empty() {
-            let (length, flags) = (usize::from(u16_at(bytes, 12)?), u32_at(bytes, 8)?);
-            let name = std::str::from_utf8(bytes.get(14..14 + length)?).ok()?;
-            ((1..=limits::NAME_BYTES).contains(&length) && flags <= WRITABLE).then_some(())?;
-            list.push(Listed {
-                name: name.to_owned(),
-                bytes: u64_at(bytes, 0)?,
-                writable: flags == WRITABLE,
-            });
-            bytes = &bytes[14 + length..];
-        }
-        Some(list)
-    }
-}
-
-/// What a target says of itself when a connection is made.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Info {
-    /// Bytes of the connection's data area; 0: blocks travel inline.
-    pub area_bytes: u64,
-    /// Bytes of one request.
-    pub request_bytes: u64,
-    /// Requests under way.
-    pub outstanding: u32,
-    /// Segments of one request.
-    pub segments: u32,
-}
-
-impl Info {
-    /// Its bytes.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(INFO);
-        out.extend_from_slice(b"KIO\0");
-        out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&self.area_bytes.to_le_bytes());
-        out.extend_from_slice(&self.request_bytes.to_le_bytes());
-        out.extend_from_slice(&self.outstanding.to_le_bytes());
-        out.extend_from_slice(&self.segments.to_le_bytes());
-        out
-    }
-
-    /// `None`: the other side is no target of this version.
-    pub fn parse(bytes: &[u8]) -> Option<Info> {
-        let known = bytes.len() == INFO && &bytes[..4] == b"KIO\0" && u32_at(bytes, 4) == Some(VERSION);
-        known.then_some(())?;
-        Some(Info {
-            area_bytes: u64_at(bytes, 8)?,
-            request_bytes: u64_at(bytes, 16)?,
-            outstanding: u32_at(bytes, 24)?,
-            segments: u32_at(bytes, 28)?,
-        })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn request() -> impl Strategy<Value = (Kind, bool, u32, u64, Vec<Segment>, Vec<u8>)> {
-        let kinds = [Kind::Open, Kind::Read, Kind::Write, Kind::Flush, Kind::Trim, Kind::Cancel, Kind::List];
-        let segment = (any::<u64>(), 0u32..5000, any::<u64>());
-        (0usize..7, any::<bool>(), any::<u32>(), any::<u64>(), proptest::collection::vec(segment, 1..20))
-            .prop_map(move |(kind, inline, volume, id, list)| {
-                let kind = kinds[kind];
-                let mut segments: Vec<Segment> = list
-                    .into_iter()
-                    .map(|(offset, bytes, place)| Segment {
-                        offset,
-                        bytes,
-                        place: if inline { 0 } else { place },
-                    })
-                    .collect();
-                let rest = match kind {
-                    Kind::Open => b"name".to_vec(),
-                    Kind::Write if inline => vec![7; segments.iter().map(|s| s.bytes as usize).sum()],
-                    _ => Vec::new(),
-                };
-                match kind {
-                    Kind::Open | Kind::Flush | Kind::List => segments.clear(),
-                    Kind::Cancel | Kind::Trim => segments.truncate(1),
-                    Kind::Read | Kind::Write => {}
-                }
-                (kind, inline, volume, id, segments, rest)
-            })
-    }
-
-    proptest! {
-        #[test]
-        fn lists_survive_and_any_beginning_of_one_is_no_list_or_a_shorter_one(
-            list in proptest::collection::vec(("[a-zé/]{1,20}", any::<u64>(), any::<bool>()), 0..5), cut in 0usize..200,
-        ) {
-            let list: Vec<Listed> =
-                list.into_iter().map(|(name, bytes, writable)| Listed { name, bytes, writable }).collect();
-            let mut bytes = Vec::new();
-            list.iter().for_each(|one| one.encode(&mut bytes));
-            prop_assert_eq!(Listed::parse(&bytes), Some(list.clone()));
-            let part = Listed::parse(&bytes[..cut.min(bytes.len())]);
-            prop_assert!(part.is_none_or(|part| list.starts_with(&part)));
-        }
-
-        #[test]
-        fn requests_survive_the_way_to_bytes_and_back((kind, inline, volume, id, segments, rest) in request()) {
-            let request = Request { kind, inline, volume, id, segments, rest: &rest };
-            let mut bytes = Vec::new();
-            request.encode(&mut bytes);
-            prop_assert_eq!(Request::parse(&bytes), Ok(request));
-            // One byte less or more is another message.
-            if !rest.is_empty() || kind != Kind::Open {
-                bytes.push(0);
-                prop_assert!(Request::parse(&bytes).is_err() || kind == Kind::Open);
-            }
-        }
-
-        #[test]
-        fn garbage_is_an_error_and_nothing_else(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0u8..8) {
-            let _ = (Reply::parse(&bytes), VolumeInfo::parse(&bytes), Info::parse(&bytes), Request::parse(&bytes));
-            if let Some(first) = bytes.first_mut() {
-                *first = kind;
-            }
-            if let Ok(request) = Request::parse(&bytes) {
-                let mut again = Vec::new();
-                request.encode(&mut again);
-                prop_assert_eq!(again, bytes);
-            }
-        }
-    }
-
-    #[test]
-    fn replies_survive_too() {
-        for status in Status::ALL {
-            let reply = Reply { kind: Kind::Read, status, segment: 3, errno: 5, id: u64::MAX, bytes: 9 };
-            let mut bytes = reply.header().to_vec();
-            bytes.push(1);
-            assert_eq!(Reply::parse(&bytes), Ok((reply, &[1u8][..])));
-        }
-        let volume = VolumeInfo { handle: 3, bytes: 1 << 40, writable: true };
-        assert_eq!(VolumeInfo::parse(&volume.encode()), Some(volume));
-        let info = Info { area_bytes: 1, request_bytes: 2, outstanding: 3, segments: 4 };
-        assert_eq!(Info::parse(&info.encode()), Some(info));
-    }
-
-    #[test]
-    fn a_huge_request_is_refused_by_its_header() {
-        let mut bytes = Vec::new();
-        let half = Segment { offset: 0, bytes: u32::MAX, place: 0 };
-        encode(&mut bytes, Kind::Read, true, 0, 7, &[half, half]);
-        assert_eq!(Request::parse(&bytes), Err(Malformed::Request(7, Status::TooMuch)));
-    }
-}
+mod tests;
