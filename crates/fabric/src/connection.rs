@@ -149,12 +149,13 @@ pub trait Connection: Send {
         self.send(message)
     }
 
-    /// Sends on what was queued, as far as there is room.
+    /// Sends on what was queued, as far as there is room. `false`: something may be left, and goes on with [`Connection::poll`],
+    /// [`Connection::receive`] and [`Connection::arm`]; who sleeps on an earlier announcement is not woken for it.
     ///
     /// # Errors
     /// As [`Connection::send`], but for [`Error::Full`].
-    fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
+    fn flush(&mut self) -> Result<bool, Error> {
+        Ok(false)
     }
 
     /// Appends the next message to a buffer of the caller's and answers its length, or `None` if there is none now.

@@ -203,3 +203,28 @@ fn a_client_that_fetches_no_replies_holds_up_nobody_else() {
         }
     }
 }
+
+/// More than a socket or a ring takes at once: what is left has to go on although nothing else happens.
+#[test]
+fn large_reads_come_to_their_end_again_and_again() {
+    let dir = Dir::new();
+    let target = target(&dir.0.join("data"), Kind::Uring);
+    for address in target.addresses() {
+        let options = RemoteOptions { request: LONG, ..RemoteOptions::new(address.clone()) };
+        let file = Remote::connect(options).unwrap().open("data").unwrap();
+        let mut all = vec![0; BYTES as usize];
+        for round in 0..60 {
+            // Asleep before every other of them.
+            if round % 2 == 0 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            file.read_exact_at(0, &mut all).unwrap();
+        }
+        assert_eq!(pattern::check(SEED, 0, &all), Ok(()));
+        // Of many ranges that are no whole words, in one message.
+        for _ in 0..20 {
+            let ranges: Vec<_> = (0..200u64).map(|i| (i * 20_011, 20_001)).collect();
+            assert_eq!(file.read_ranges(ranges).wait().unwrap().len(), 200 * 20_001);
+        }
+    }
+}

@@ -305,11 +305,13 @@ impl Connection for Shm {
         self.tell()
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
+    fn flush(&mut self) -> Result<bool, Error> {
         if self.dead {
             return Err(Error::PeerDead);
         }
-        self.tell()
+        self.push_backlog()?;
+        self.tell()?;
+        Ok(self.backlog.is_empty())
     }
 
     fn queue(&mut self, message: &[u8]) -> Result<(), Error> {

@@ -308,8 +308,9 @@ impl Connection for Tcp {
         self.messages.put(&(message.len() as u32).to_le_bytes(), message)
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        self.messages.flush()
+    fn flush(&mut self) -> Result<bool, Error> {
+        self.messages.flush()?;
+        Ok(self.messages.unsent() == 0)
     }
 
     fn receive(&mut self, into: &mut Vec<u8>) -> Result<Option<usize>, Error> {

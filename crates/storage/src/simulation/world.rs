@@ -5,7 +5,7 @@ use super::disk::{BAD, BYTES, Disk, SEED};
 use crate::client::{Answer, Area, Block, Channel, Command, Driver, IoError, Patience, Request, Work};
 use crate::protocol::{Info, Status};
 use crate::session::Permission;
-use crate::target::service::{Heard, Service};
+use crate::target::service::{Heard, Sent, Service};
 use crate::volume::Volume;
 use crate::{limits, pattern};
 use kintsugidb_fabric::handshake::Hello;
@@ -318,7 +318,7 @@ impl World {
             if service.open() {
                 let heard = service.hear(&mut jobs);
                 assert!(heard != Heard::Nonsense, "a client of ours makes sense");
-                if heard == Heard::End || !service.send() {
+                if heard == Heard::End || service.send() == Sent::End {
                     service.close();
                 }
             }

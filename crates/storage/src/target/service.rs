@@ -64,6 +64,17 @@ pub(crate) enum Heard {
     Nonsense,
 }
 
+/// What came of sending.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// All of it is on its way.
+    All,
+    /// Something waits for room, or for a write to end: the connection must be awake, or armed anew.
+    NotAll,
+    /// The peer is gone.
+    End,
+}
+
 /// One connection.
 pub(crate) struct Service {
     /// `None`: closed; the session waits for its last jobs.
@@ -135,11 +146,6 @@ impl Service {
         self.session.area()
     }
 
-    /// Whether blocks are written into memory of the client's.
-    pub fn mirrors(&self) -> bool {
-        self.mirror.is_some()
-    }
-
     /// Whether the connection is still there.
     pub fn open(&self) -> bool {
         self.link.is_some()
@@ -171,7 +177,7 @@ impl Service {
 
     /// Takes messages, a bounded number, as long as the client fetches its replies.
     pub fn hear(&mut self, jobs: &mut Vec<Job>) -> Heard {
-        if !self.send() {
+        if self.send() == Sent::End {
             return Heard::End;
         }
         let mut count = 0;
@@ -193,7 +199,7 @@ impl Service {
             }
         }
         self.answer();
-        if !self.send() {
+        if self.send() == Sent::End {
             end = end.or(Some(Heard::End));
         }
         end.unwrap_or(Heard::Messages(count))
@@ -225,13 +231,13 @@ impl Service {
         }
     }
 
-    /// Sends what there is room for. `false`: the peer is gone.
-    pub fn send(&mut self) -> bool {
-        let Some(link) = self.link.as_mut() else { return true };
+    /// Sends what there is room for.
+    pub fn send(&mut self) -> Sent {
+        let Some(link) = self.link.as_mut() else { return Sent::All };
         if let Some(mirror) = &mut self.mirror
             && !mirror.fetch(&mut **link, &mut self.steps)
         {
-            return false;
+            return Sent::End;
         }
         while let Some(step) = self.steps.pop_front() {
             let done = match (&step, &mut self.mirror) {
@@ -247,7 +253,7 @@ impl Service {
                     posted
                 }
                 // Without a mirror nothing is placed: a session says so of mirrored memory only.
-                (Step::Write { .. }, None) | (Step::Send(Outgoing::Placed { .. }), _) => return false,
+                (Step::Write { .. }, None) | (Step::Send(Outgoing::Placed { .. }), _) => return Sent::End,
             };
             match done {
                 Ok(()) => {
@@ -259,11 +265,16 @@ impl Service {
                     self.steps.push_front(step);
                     break;
                 }
-                Err(_) => return false,
+                Err(_) => return Sent::End,
             }
         }
         // One word to the client for all of them.
-        link.flush().is_ok()
+        match link.flush() {
+            // Who has fetched completions is not armed any more.
+            Ok(true) if self.steps.is_empty() && self.mirror.is_none() => Sent::All,
+            Ok(_) => Sent::NotAll,
+            Err(_) => Sent::End,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A thread of a target: its connections, its engine, its sleep.
 
 use super::Shared;
-use super::service::{Heard, Service};
+use super::service::{Heard, Sent, Service};
 use crate::engine::{self, Done, Engine, Faulty, Job};
 use crate::limits;
 use crate::protocol::{AREA_REGION, Info};
@@ -171,11 +171,10 @@ impl Thread {
         }
         for at in answered.drain(..) {
             let Some(Some(connected)) = self.connections.get_mut(at) else { continue };
-            let alive = connected.service.send();
-            // Who has fetched completions is not armed any more.
-            connected.asleep &= !connected.service.mirrors();
-            if !alive {
-                self.close(at);
+            match connected.service.send() {
+                Sent::All => {}
+                Sent::NotAll => connected.asleep = false,
+                Sent::End => self.close(at),
             }
             self.bury(at);
         }
