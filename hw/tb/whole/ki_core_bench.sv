@@ -36,5 +36,5 @@ module ki_core_bench #(
       .clk_i(clk), .rst_ni(rst_n), .s_axis_tvalid_i(s_axis_tvalid), .s_axis_tready_o(s_axis_tready), .s_axis_tdata_i(s_axis_tdata),
       .s_axis_tkeep_i(s_axis_tkeep), .s_axis_tlast_i(s_axis_tlast), .s_axis_tuser_i(s_axis_tuser), .m_axis_tvalid_o(m_axis_tvalid),
       .m_axis_tready_i(m_axis_tready), .m_axis_tdata_o(m_axis_tdata), .m_axis_tkeep_o(m_axis_tkeep), .m_axis_tlast_o(m_axis_tlast),
-      .m_axis_tuser_o(m_axis_tuser), `AXI_CONNECT, .net_counters_i('0), .ready_o(ready));
+      .m_axis_tuser_o(m_axis_tuser), `AXI_CONNECT, .net_counters_i(128'd0), .ready_o(ready));
 endmodule
