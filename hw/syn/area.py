@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Area: yosys for Xilinx 7-series cells, for each module, and for the engine and the whole with 1, 2, 4 and 8 contexts.
 
-    area.py OUT.csv [--build DIR] [--only NAME ...]
+    area.py OUT.csv [--build DIR] [--only NAME ...] [--contexts N ...]
 
 Every module, with each set of parameters that occurs, is synthesized once and by itself, those inside it as black boxes; sums follow the
 hierarchy. So nothing is optimized across modules, and a module that several sizes share costs its time once. Results are kept in DIR by the
@@ -124,13 +124,14 @@ def main():
     p.add_argument("out")
     p.add_argument("--build", default=".")
     p.add_argument("--only", nargs="*", default=[], help="modules by name, without the sums")
+    p.add_argument("--contexts", nargs="*", type=int, default=CONTEXTS, help="sizes to sum")
     a = p.parse_args()
     cells = Cells(a.build)
     rows = []
     largest = cells.hierarchy(max(CONTEXTS))
     wanted = [(m, max(CONTEXTS), largest, "in the whole with 8 contexts") for m in a.only or ROWS]
     if not a.only:
-        for n in CONTEXTS:
+        for n in a.contexts:
             what = f"{n} context{'s' * (n > 1)}, {min(n, 2)} memory port{'s' * (n > 1)}, {min(n, 4)} order unit{'s' * (n > 1)}"
             h = cells.hierarchy(n) if n != max(CONTEXTS) else largest
             wanted += [("kintsugi_core", n, h, what), (TOP, n, h, what)]

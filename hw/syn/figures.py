@@ -190,8 +190,13 @@ def page(out, csvs, latency, base, line, big, ddr4, hot, contexts, lengths):
     if slow:
         t.append(f"Below 150 MHz on the stand-in: {', '.join(slow)}. So 156.25 MHz for the whole is the simulation's clock, not a result of place and route.\n")
     path = os.path.join(csvs, "area.csv")
-    if os.path.exists(path) and "kintsugi_top" not in open(path).read():
-        t.append("The area of the whole is missing: a synthesis took too long.\n")
+    if os.path.exists(path):
+        sizes = {r["what"].split()[0] for r in csv.DictReader(open(path)) if r["module"] == "kintsugi_top"}
+        if missing := [n for n in "1248" if n not in sizes]:
+            t.append(f"The area of the whole with {', '.join(missing)} contexts is missing: its synthesis was not run to its end.\n")
+        orders = [int(r["lut_logic"]) for r in csv.DictReader(open(path)) if r["module"] == "ki_order"]
+        if orders and orders[0] * 4 > PAPER_LUTS // 2:
+            t.append(f"An order unit takes {orders[0]:,} LUTs, so four of them {4 * orders[0] / PAPER_LUTS:.0%} of the paper's part: rows of 16 members are compared, shifted and merged whole.\n")
     open(os.path.join(out, "hardware.md"), "w").write("\n".join(t))
 
 
