@@ -194,3 +194,19 @@ fn futures_complete_in_order_on_any_executor() {
         assert_eq!(client.get("a").await.unwrap(), Some(b"2".to_vec()));
     });
 }
+
+/// A reply that does not fit the socket at once, of a connection that the server has stopped polling: the rest follows when there is room.
+#[test]
+fn large_replies_come_whole_to_who_reads_late() {
+    let server = Running::start_on("tcp:127.0.0.1:0", 2, 4, "fast");
+    let mut client = server.client(Mode::Messages);
+    let value = vec![b'x'; 8 << 20];
+    for key in ["a", "b", "c", "d"] {
+        client.set(key, &value).unwrap();
+    }
+    for _ in 0..20 {
+        for key in ["a", "b", "c", "d"] {
+            assert!(client.get(key).unwrap().as_deref() == Some(&value[..]));
+        }
+    }
+}

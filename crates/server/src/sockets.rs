@@ -139,6 +139,7 @@ impl Worker {
                 self.close(conn);
                 continue;
             }
+            self.natives.wake_to_send(&mut conn);
             if conn.writing == all {
                 conn.writing = !all;
                 if let Io::Socket(fd) = &conn.io {

@@ -53,6 +53,10 @@ pub(crate) struct Native {
     last: u64,
     active: Instant,
     awake: bool,
+    /// The fabric has taken bytes that it may not have sent yet.
+    unsent: bool,
+    /// It sleeps, and room to send wakes it.
+    watched: bool,
 }
 
 impl Native {
@@ -69,6 +73,8 @@ impl Native {
             last: 0,
             active: Instant::now(),
             awake: false,
+            unsent: false,
+            watched: false,
         }
     }
 
@@ -93,16 +99,23 @@ impl Native {
             );
             self.answers.clear();
         }
+        if self.out.is_empty() && !self.unsent {
+            return Ok(true);
+        }
         let most = self.link.capabilities().max_message_bytes;
         while self.sent < self.out.len() {
             let piece = &self.out[self.sent..];
             let piece = &piece[..piece.len().min(most)];
             match self.link.send(piece) {
                 Ok(()) => self.sent += piece.len(),
-                Err(Error::Full) => return Ok(false),
+                Err(Error::Full) => {
+                    self.unsent = true;
+                    return Ok(false);
+                }
                 Err(e) => return Err(e),
             }
         }
+        self.unsent = !self.link.flush()?;
         self.out.clear();
         self.out.shrink_to(64 << 10);
         self.sent = 0;
@@ -124,6 +137,21 @@ impl Conn {
         match &mut self.io {
             Io::Native(native) => Some(native),
             Io::Socket(_) => None,
+        }
+    }
+}
+
+impl Natives {
+    /// Has a connection polled that went to sleep with nothing to send, and has something left now: room would not wake it.
+    pub fn wake_to_send(&mut self, conn: &mut Conn) {
+        let token = conn.token;
+        if let Some(native) = conn.native()
+            && native.unsent
+            && !native.awake
+            && !native.watched
+        {
+            native.awake = true;
+            self.awake.push(token);
         }
     }
 }

@@ -167,6 +167,7 @@ impl Worker {
                 // While it may not go on, its requests stay in the ring: what holds them up wakes it.
                 let asleep = silent && !matches!(native.link.arm(), Ok(false));
                 native.awake = !asleep;
+                native.watched = asleep && native.unsent;
                 if !asleep {
                     w.natives.awake.push(token);
                 }
