@@ -1,8 +1,8 @@
 //! Runs of pages: what slabs, large arrays and large cells are cut from.
 //!
-//! Best fit over the free runs, neighbours joined, a high-water mark behind them. Free pages are always zero: a run is given back
-//! to the system when it is freed, so that a new array needs no clearing and freed memory is really free. All of this is the
-//! owner's private memory; a reader needs none of it.
+//! Best fit over the free runs, neighbours joined, a high-water mark behind them. Free pages are always zero, so that a new array needs
+//! no clearing: a run is given back to the system when it is freed, or, where the region's seal forbids that (decision 12), zeroed. All of
+//! this is the owner's private memory; a reader needs none of it.
 
 use crate::layout::PAGE;
 use crate::region::Region;

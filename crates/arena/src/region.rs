@@ -182,7 +182,7 @@ impl Region {
         self.pinned.store(true, Ordering::Release);
     }
 
-    /// Gives whole pages back to the system, unless they are pinned; they read as zero from now on.
+    /// Gives whole pages back to the system, unless they are pinned or sealed against it; they read as zero from now on.
     pub fn clear(&self, offset: u64, count: u64) {
         if matches!(self.backing, Backing::Memfd(_)) && !self.pinned.load(Ordering::Acquire) {
             let words = self.words(offset, (count / 8) as usize);
