@@ -75,10 +75,11 @@ class Cells:
         self.kept = os.path.join(build, "area")
         os.makedirs(self.kept, exist_ok=True)
 
-    def place(self, name):
-        """Where a module's cells are kept: by its name, which holds its parameters, and the text that it is written in."""
+    def place(self, name, contexts):
+        """Where a module's cells are kept: by its name, which holds its parameters (not the top's), and the text that it is written in."""
         files = [f for f in RTL if os.path.basename(f) == plain(name) + ".sv"] + sorted(glob.glob(HW + "/rtl/core/*.svh"))
-        text = name.encode() + b"".join(open(f, "rb").read() for f in files)
+        size = str(contexts) if name == TOP else ""
+        text = (name + size).encode() + b"".join(open(f, "rb").read() for f in files)
         return os.path.join(self.kept, hashlib.sha256(text).hexdigest()[:16] + ".json")
 
     def hierarchy(self, contexts):
@@ -88,7 +89,7 @@ class Cells:
 
     def own(self, name, contexts, inside):
         """Cells of one module, those of `inside` as one cell each."""
-        kept = self.place(name)
+        kept = self.place(name, contexts)
         if not os.path.exists(kept):
             others = [m for m in inside if m != name]
             boxes = "".join(f"blackbox {escaped(m)}; " for m in others)
