@@ -217,8 +217,8 @@ Columns from the seventh on: µs in the system at so many thousand requests a se
 - **this engine, one at a time**: service time is the whole stay of a request that is alone, as the paper counts its PE. So nothing overlaps: the
   pessimistic row. Other keys go to other contexts at the same time in both rows' engine; the model has one server and gives no credit for it.
 - **round trip**: from the client's `write` to the last byte of the answer, one connection over a Unix socket. Kernel, wake-ups and the client's part are in
-  it; so is whatever else the machine does (the deviation). On a virtual machine with nothing else to do, a processor that sleeps has to be woken
-  for each request, and the round trips of both take four times as long (49 and 43 µs): the row is the kinder one to them.
+  it; so is whatever else the machine does (the deviation), and the waking of a processor that sleeps, which a virtual machine
+  with nothing else to do pays for each request.
 - **CPU time**: what the server's process used for a request in the same run, as if always the same (c = 0): the most favourable reading.
   It holds the server's system calls, which a busy server with many connections shares among requests.
 - **paper**: its table 7. Its software ran on another machine. What of the network its times hold it does not say; ours hold none.

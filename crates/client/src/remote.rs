@@ -137,8 +137,7 @@ impl Remote {
         let mut shards: Vec<usize> = keys.iter().map(|(s, _)| *s).collect();
         shards.sort_unstable();
         shards.dedup();
-        let several = shards.len() > 1;
-        let several = several && !self.how.faults.has(Fault::NoEpochs);
+        let several = shards.len() > 1 && !self.how.faults.has(Fault::NoEpochs);
         let before = if several { self.epochs(connection, &shards)? } else { Vec::new() };
         let Ok(items) = self.look_up(connection, keys)? else { return Ok(Err(Doubt::Changed)) };
         let Ok(records) = self.records(connection, keys, &items)? else { return Ok(Err(Doubt::Changed)) };

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// Operations that fail a connection are not told from those that wait: in a thousand, how often the turn ends at one.
+/// Of a thousand operations that somebody else's could come before, at how many the turn ends.
 const INTERRUPTED: usize = 100;
 
 /// What a client's connections have in common.
