@@ -41,9 +41,10 @@ CORE_COCOTB := $(WITH) python $(HW)/tb/run.py ki_core_bench tb/whole/test_core.p
 core-cocotb: tools
 	$(CORE_COCOTB)
 
-# the index pipeline, placed and routed, at the line's pace
+# placed and routed: the index pipeline at the line's pace, a context not far from it
 core-place: tools
 	$(WITH) python $(HW)/syn/clock.py $(BUILD)/clock-index.csv ki_index --at-least 150
+	$(WITH) python $(HW)/syn/clock.py $(BUILD)/clock-context.csv ki_context --at-least 125
 
 core-cocotb-long: tools
 	export KINTSUGI_OPERATIONS=5000; $(CORE_COCOTB)

@@ -80,6 +80,7 @@ for (genvar i = 0; i < N; i++) begin : g_f
     assume (!full[i] || busy[i]);
     if (cnt >= FQ) assume (full[i]);
     if (m_v[i]) assume (cnt != 0 && (m_bus[i*MW+MW-25+:16] == f_tag) == mine);
+    assume (m_req[i] ? cnt != 0 : !m_v[i]);  // asks when it has a beat, in vain only if it will have one
     if (f_mid[i]) assume (!m_v[i] || m_last[i]);  // two beats at most
     if (f_lazy[i*3+:3] >= FK) assume (cnt != 0 ? m_v[i] : !busy[i]);
   end

@@ -101,7 +101,7 @@ module ki_memport #(
   assign w_room = !m_wvalid_o || m_wready_i;
   assign wgrant = wlock_q ? wown_q : aw_room ? wpick : '0;
   assign w_ready_o = w_room ? wgrant : '0;
-  assign wgo = |(w_ready_o & w_valid_i);
+  assign wgo = w_room && (wlock_q ? |(wown_q & w_valid_i) : aw_room && |w_valid_i);
   logic [255:0] wdata;
   logic [31:0] wstrb;
   logic wlast;
@@ -143,8 +143,9 @@ module ki_memport #(
       end
     end
   always_ff @(posedge clk_i) begin
-    if (wgo && !wlock_q) {m_awid_o, m_awlen_o, m_awaddr_o} <= {wid, 4'd0, wlen, waddr, 5'd0};
-    if (wgo) {m_wdata_o, m_wstrb_o, m_wlast_o} <= {wdata, wstrb, wlast};
+    // without a beat too, so that only the port's room enables this many registers
+    if (aw_room && !wlock_q) {m_awid_o, m_awlen_o, m_awaddr_o} <= {wid, 4'd0, wlen, waddr, 5'd0};
+    if (w_room) {m_wdata_o, m_wstrb_o, m_wlast_o} <= {wdata, wstrb, wlast};
   end
 
   assign m_bready_o = 1'b1;

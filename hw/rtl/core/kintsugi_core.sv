@@ -212,7 +212,7 @@ module kintsugi_core #(
   logic [N*2-1:0] st_idx;
   logic [16*64-1:0] stats;
   localparam int MW = 256 + 4 + 17 + 8;
-  logic [N-1:0] m_v, m_rdy, m_last;
+  logic [N-1:0] m_req, m_v, m_rdy, m_last;
   logic [N*MW-1:0] m_bus;
 
   for (genvar i = 0; i < N; i++) begin : g_context
@@ -243,7 +243,8 @@ module kintsugi_core #(
         .orr_score_i(orr_score[i*64+:64]), .orr_mlen_i(orr_mlen[i*5+:5]), .orr_member_i(orr_member[i*128+:128]),
         .orr_ptr_i(orr_ptr[i*PtrBits+:PtrBits]),
         .st_idx_o(st_idx[i*2+:2]), .st_data_i(stats[{st_idx[i*2+:2], 8'd0}+:256]),
-        .m_valid_o(m_v[i]), .m_ready_i(m_rdy[i]), .m_data_o(m_bus[i*MW+:256]), .m_keep_o(m_bus[i*MW+256+:4]), .m_last_o(m_last[i]),
+        .m_req_o(m_req[i]), .m_valid_o(m_v[i]), .m_ready_i(m_rdy[i]), .m_data_o(m_bus[i*MW+:256]),
+        .m_keep_o(m_bus[i*MW+256+:4]), .m_last_o(m_last[i]),
         .m_user_o(m_bus[i*MW+260+:17]), .m_status_o(m_bus[i*MW+277+:8]));
   end
 
@@ -491,8 +492,8 @@ module kintsugi_core #(
   logic [7:0] m_status;
   logic [N-1:0] m_from;
   ki_merge #(.N(N), .W(MW)) u_merge (
-      .clk_i, .rst_ni, .s_valid_i(m_v), .s_ready_o(m_rdy), .s_data_i(m_bus), .s_last_i(m_last), .m_valid_o(m_axis_tvalid_o),
-      .m_ready_i(m_axis_tready_i), .m_data_o(m_one), .m_last_o(m_axis_tlast_o), .m_from_o(m_from));
+      .clk_i, .rst_ni, .s_req_i(m_req), .s_valid_i(m_v), .s_ready_o(m_rdy), .s_data_i(m_bus), .s_last_i(m_last),
+      .m_valid_o(m_axis_tvalid_o), .m_ready_i(m_axis_tready_i), .m_data_o(m_one), .m_last_o(m_axis_tlast_o), .m_from_o(m_from));
   logic [3:0] m_keep;
   assign {m_status, m_axis_tuser_o, m_keep, m_axis_tdata_o} = m_one;
   assign m_axis_tkeep_o = {{8{m_keep[3]}}, {8{m_keep[2]}}, {8{m_keep[1]}}, {8{m_keep[0]}}};

@@ -81,9 +81,12 @@ module ki_net_rx #(
   function automatic logic [17:0] sum4(input logic [63:0] d);
     sum4 = 18'(be16(d[15:0])) + 18'(be16(d[31:16])) + 18'(be16(d[47:32])) + 18'(be16(d[63:48]));
   endfunction
-  // The first n bytes of a beat, the others zero.
-  function automatic logic [63:0] first(input logic [63:0] d, input logic [10:0] n);
-    for (int i = 0; i < 8; i++) first[8*i+:8] = 11'(i) < n ? d[8*i+:8] : 8'h00;
+  // The lanes of a beat that hold something if n bytes are left, and the beat with zeros in the others.
+  function automatic logic [7:0] lanes_with(input logic [15:0] n);
+    lanes_with = n >= 16'd8 ? 8'hff : 8'((9'd1 << n[2:0]) - 9'd1);
+  endfunction
+  function automatic logic [63:0] only(input logic [63:0] d, input logic [7:0] lanes);
+    for (int i = 0; i < 8; i++) only[8*i+:8] = d[8*i+:8] & {8{lanes[i]}};
   endfunction
   function automatic logic [15:0] fold(input logic [25:0] s);
     logic [16:0] once;
@@ -168,55 +171,57 @@ module ki_net_rx #(
 
   // ---- s1: payload on trust -----------------------------------------------------------------------------------------
   // left: payload bytes (of UDP, or behind the 8 bytes of an echo's header) from the one that the coming output beat begins with.
-  logic [15:0] left_q;
+  logic [15:0] left_q, left_d;
+  logic [ 7:0] out_lanes_q;  // of that beat
   logic        is_udp, is_icmp, body, flush_q, wr, wr_first_q;
   logic [63:0] out;
-  logic [10:0] n_left;
   assign is_udp  = type_q == 16'h0800 && proto_q == 8'd17;
   assign is_icmp = type_q == 16'h0800 && proto_q == 8'd1;
   assign body    = v_q && idx_q >= 8'd6 && idx_q != 8'd255;
-  assign n_left  = left_q > 16'd8 ? 11'd8 : left_q[10:0];
-  assign wr      = (body || flush_q) && left_q != 0;
-  assign out     = first({flush_q ? 16'h0000 : d_q[15:0], prev_q[63:16]}, n_left);
+  assign wr      = (body || flush_q) && out_lanes_q[0];
+  assign out     = only({flush_q ? 16'h0000 : d_q[15:0], prev_q[63:16]}, out_lanes_q);
+  always_comb begin
+    left_d = left_q;
+    if (v_q && idx_q == 8'd5) left_d = total_q > 16'd28 ? total_q - 16'd28 : '0;
+    else if (wr) left_d = left_q > 16'd8 ? left_q - 16'd8 : '0;
+  end
 
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) begin
-      flush_q    <= 1'b0;
-      left_q     <= '0;
-      wr_first_q <= 1'b0;
+      flush_q     <= 1'b0;
+      left_q      <= '0;
+      out_lanes_q <= '0;
+      wr_first_q  <= 1'b0;
     end else begin
       // What the last beat holds above its lowest lanes belongs to one more output beat; the next frame is far behind.
       flush_q <= v_q && last_q && idx_q >= 8'd5 && idx_q != 8'd255;
-      if (v_q && idx_q == 8'd5) begin
-        left_q     <= total_q > 16'd28 ? total_q - 16'd28 : '0;
-        wr_first_q <= 1'b1;
-      end else if (wr) begin
-        left_q     <= left_q > 16'd8 ? left_q - 16'd8 : '0;
-        wr_first_q <= 1'b0;
-      end
+      left_q      <= left_d;
+      out_lanes_q <= lanes_with(left_d);
+      if (v_q && idx_q == 8'd5) wr_first_q <= 1'b1;
+      else if (wr) wr_first_q <= 1'b0;
     end
 
   // The datagram's own header, judged on its first beat: spec/wire.md, "No answer".
   logic [15:0] want_q;
   logic        head_ok_q;
-  function automatic logic [15:0] beats_of(input logic [15:0] n);
-    beats_of = {3'b0, n[15:3]} + {15'b0, |n[2:0]};
-  endfunction
   always_ff @(posedge clk_i)
     if (v_q && idx_q == 8'd5) head_ok_q <= 1'b0;
     else if (wr && wr_first_q) begin
       head_ok_q <= !out[7] && out[15:12] == 4'd1;
-      want_q <= 16'd1 + beats_of({8'b0, out[23:16]}) + beats_of({8'b0, out[31:24]}) + beats_of(out[47:32]);
+      want_q <= 16'd1 + {11'b0, out[23:19]} + {15'b0, |out[18:16]} + {11'b0, out[31:27]} + {15'b0, |out[26:24]} + {3'b0, out[47:35]} +
+          {15'b0, |out[34:32]};  // words of the header, the key, the subkey and the value
     end
 
   // ---- s2: sums of 16-bit words --------------------------------------------------------------------------------------
   // l4_left: bytes of the IP packet from the beginning of this beat.
-  logic [15:0] l4_left_q;
+  logic [15:0] l4_left_q, l4_left_d;
+  logic [ 7:0] l4_lanes_q;  // of this beat
   logic [17:0] ip_part_q, l4_part_q;
   logic [25:0] ip_sum_q, l4_sum_q;
   logic        part_q, part_first_q;
   logic [63:0] masked;
-  assign masked = first(d_q, l4_left_q > 16'd8 ? 11'd8 : l4_left_q[10:0]);
+  assign masked = only(d_q, l4_lanes_q);
+  assign l4_left_d = idx_q == 8'd2 ? be16(d_q[15:0]) - 16'd10 : l4_left_q > 16'd8 ? l4_left_q - 16'd8 : '0;
   always_ff @(posedge clk_i) begin
     part_q       <= v_q;
     part_first_q <= v_q && idx_q == 0;
@@ -238,8 +243,10 @@ module ki_net_rx #(
         8'd255:  ;
         default: l4_part_q <= sum4(masked);
       endcase
-      if (idx_q == 8'd2) l4_left_q <= be16(d_q[15:0]) - 16'd10;
-      else if (idx_q > 8'd2) l4_left_q <= l4_left_q > 16'd8 ? l4_left_q - 16'd8 : '0;
+      if (idx_q >= 8'd2) begin
+        l4_left_q  <= l4_left_d;
+        l4_lanes_q <= lanes_with(l4_left_d);
+      end
     end
     if (part_q) begin
       ip_sum_q <= (part_first_q ? '0 : ip_sum_q) + 26'(ip_part_q);
@@ -254,7 +261,8 @@ module ki_net_rx #(
   assign ends = v_q && last_q && idx_q >= 8'd5;
   logic [11:0] bytes_q;
   logic runt_q, broken_q;
-  logic [15:0] ip_fold_q, l4_fold_q;
+  logic [15:0] ip_fold_q, l4_fold_q, payload;
+  logic eth_ok_q, fits_q, udp_fits_q, app_ok_q;  // of the frame's length, the IP packet in it, the datagram in that, the request in that
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) begin
       end_q  <= '0;
@@ -272,6 +280,11 @@ module ki_net_rx #(
       // The pseudo header's protocol and length are added where there is time.
       ip_fold_q <= fold(ip_sum_q);
       l4_fold_q <= fold(l4_sum_q + (is_udp_end_q ? 26'd17 + 26'(udp_len_end_q) : '0));
+      // and what the lengths say of each other
+      eth_ok_q <= !broken_q && bytes_q >= 12'd42 && bytes_q <= 12'd1514;
+      fits_q <= total_end_q >= 16'd28 && 17'(bytes_q) >= 17'(total_end_q) + 17'd14;
+      udp_fits_q <= udp_len_end_q == total_end_q - 16'd20;
+      app_ok_q <= payload[2:0] == 0 && payload != 0 && head_ok_q && want_q == {3'b0, payload[15:3]};
     end
   end
   // Facts of the frame that ended; the next one's first beats may overwrite the fields above meanwhile.
@@ -280,6 +293,7 @@ module ki_net_rx #(
   logic [47:0] src_end_q, sha_end_q;
   logic [31:0] sip_end_q, id_seq_end_q, spa_end_q;
   logic arp_ok_end_q;
+  assign payload = total_end_q - 16'd28;
   // Bytes 40 and 41, which are in the last beat if that is the fifth.
   logic [15:0] tail_now;
   assign tail_now = idx_q == 8'd5 ? be16(d_q[15:0]) : tail_q;
@@ -310,21 +324,17 @@ module ki_net_rx #(
   // ---- s4: the verdict ---------------------------------------------------------------------------------------------
   // The request buffer took or lost what was written since the last verdict.
   logic req_full, echo_full, req_desc_ready, echo_desc_ready, arp_desc_ready;
-  logic [15:0] payload;
-  logic eth_ok, ours, ip_ok, l4_ok, app_ok;
+  logic ours, ip_ok, l4_ok;
   logic judge, is_request, is_echo, is_arp, room;
   assign judge = end_q[3];
-  assign payload = total_end_q - 16'd28;
-  assign eth_ok = !broken_q && bytes_q >= 12'd42 && bytes_q <= 12'd1514;
   assign ours = to_us_end_q && (is_arp_end_q ? arp_ok_end_q : is_udp_end_q || is_icmp_end_q);
-  assign ip_ok = ver_ok_end_q && !frag_end_q && ip_fold_q == 16'hffff && total_end_q >= 16'd28 && 17'(bytes_q) >= 17'(total_end_q) + 17'd14;
+  assign ip_ok = ver_ok_end_q && !frag_end_q && ip_fold_q == 16'hffff && fits_q;
   assign l4_ok = is_udp_end_q
-      ? udp_len_end_q == total_end_q - 16'd20 && (!has_csum_end_q || l4_fold_q == 16'hffff)
+      ? udp_fits_q && (!has_csum_end_q || l4_fold_q == 16'hffff)
       : l4_fold_q == 16'hffff;
-  assign app_ok = payload[2:0] == 0 && payload != 0 && head_ok_q && want_q == {3'b0, payload[15:3]};
-  assign is_arp = eth_ok && ours && is_arp_end_q;
-  assign is_request = eth_ok && ours && is_udp_end_q && ip_ok && ip_ours_end_q && dport_end_q == port_i && l4_ok && app_ok;
-  assign is_echo = eth_ok && ours && is_icmp_end_q && ip_ok && ip_ours_end_q && sport_end_q == 16'h0800 && l4_ok;
+  assign is_arp = eth_ok_q && ours && is_arp_end_q;
+  assign is_request = eth_ok_q && ours && is_udp_end_q && ip_ok && ip_ours_end_q && dport_end_q == port_i && l4_ok && app_ok_q;
+  assign is_echo = eth_ok_q && ours && is_icmp_end_q && ip_ok && ip_ours_end_q && sport_end_q == 16'h0800 && l4_ok;
   assign room = is_request ? !req_full && req_desc_ready : is_echo ? !echo_full && echo_desc_ready : arp_desc_ready;
 
   always_comb begin
@@ -332,7 +342,7 @@ module ki_net_rx #(
     taken_o = '0;
     count_o[6] = runt_q;                                                   // too short to be judged
     if (judge) begin
-      if (!eth_ok) count_o[0] = 1'b1;                                    // broken on the wire, too short, too long
+      if (!eth_ok_q) count_o[0] = 1'b1;                                    // broken on the wire, too short, too long
       else if (!ours) count_o[1] = 1'b1;                                 // not for us: address, type, protocol
       else if (is_arp) begin
         taken_o[2] = room;
@@ -341,7 +351,7 @@ module ki_net_rx #(
       else if (!ip_ours_end_q || (is_udp_end_q && dport_end_q != port_i) ||
                (is_icmp_end_q && sport_end_q != 16'h0800)) count_o[1] = 1'b1;
       else if (!l4_ok) count_o[3] = 1'b1;                                // UDP or ICMP: length or checksum
-      else if (is_udp_end_q && !app_ok) count_o[4] = 1'b1;               // not a datagram of the protocol
+      else if (is_udp_end_q && !app_ok_q) count_o[4] = 1'b1;               // not a datagram of the protocol
       else if (!room) count_o[5] = 1'b1;                                 // no room
       else begin
         taken_o[0] = is_request;
