@@ -19,7 +19,7 @@ SECONDS_PER_SOAK ?= 60
 
 .DEFAULT_GOAL := main
 
-.PHONY: main build serve test fmt clippy rust-test e2e python history differential suite suite-if-there suite-audit softroce softroce-if-there hw hw-long loom miri fuzz soak bench clean help
+.PHONY: main build serve test fmt clippy rust-test e2e python history differential suite suite-if-there suite-audit softroce softroce-if-there hw hw-long loom shuttle miri fuzz soak bench clean help
 
 help: ## list these commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,7 +36,7 @@ build: ## build the release binary
 serve: build ## build, then serve on 127.0.0.1:6379
 	$(KINTSUGI) serve
 
-test: fmt clippy rust-test build suite-if-there softroce-if-there hw python e2e ## everything that must hold
+test: fmt clippy rust-test shuttle build suite-if-there softroce-if-there hw python e2e ## everything that must hold
 
 fmt:
 	$(CARGO) fmt --all -- --check
@@ -61,7 +61,10 @@ history: build $(VENV)/.ready ## only the recorded histories
 	$(PYTEST) tests/history
 
 loom: ## models of the memory layout and of message rings, every order of their steps
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release --locked -p kintsugidb-arena -p kintsugidb-fabric --test loom
+	RUSTFLAGS="--cfg model --cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release --locked -p kintsugidb-arena -p kintsugidb-fabric --test loom
+
+shuttle: ## the same code in drawn schedules of many more steps: tables that grow, cells that are recycled, rings that are gone round
+	RUSTFLAGS="--cfg model --cfg shuttle" CARGO_TARGET_DIR=target/shuttle $(CARGO) test --release --locked -p kintsugidb-arena -p kintsugidb-fabric --test shuttle
 
 miri: ## what is unsafe, under Miri (needs: rustup component add --toolchain nightly miri rust-src)
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test -p kintsugidb-arena --lib --test garbage

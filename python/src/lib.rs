@@ -198,6 +198,7 @@ impl PyClient {
             ("fallbacks", c.fallbacks),
             ("followed", c.followed),
             ("fractures", c.fractures),
+            ("prepared", c.prepared),
             ("commands", c.commands),
             ("transactions", c.transactions),
             ("second_rounds", c.second_rounds),

@@ -4,7 +4,9 @@ use crate::cell::shape_at;
 use crate::grow::hash_of;
 use crate::heap::Use;
 use crate::index::{self, Descriptor};
-use crate::layout::{BUCKET, Kind, PAGE, Ref, Table, cell, control_link, entry_offset, superblock, table};
+use crate::layout::{
+    BUCKET, INVALIDATED, Kind, PAGE, Ref, Table, cell, control_link, entry_offset, superblock, table,
+};
 use crate::owner::Arena;
 use crate::sync::Ordering;
 use std::collections::BTreeMap;
@@ -113,9 +115,8 @@ impl Arena {
                 if d.home(&self.region, hash) != home {
                     return Err(format!("the cell at {offset} is not at home"));
                 }
-                if shape.seq() & 1 != 0
-                    || self.region.load(offset + 8 * cell::LINK as u64, Ordering::Relaxed) != 0
-                {
+                let link = self.region.load(offset + 8 * cell::LINK as u64, Ordering::Relaxed);
+                if shape.seq() & 1 != 0 || !(link == 0 || link == INVALIDATED) {
                     return Err(format!("the index leads to the cell at {offset}, which is not current"));
                 }
                 if !self.reader().checksum_holds(Ref::new(offset, shape.seq())) {

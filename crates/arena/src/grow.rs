@@ -41,7 +41,7 @@ impl DropJob {
 pub(crate) fn hash_of(region: &Region, offset: u64) -> u64 {
     let shape = shape_at(region, offset);
     let at = offset + 8 * shape.key_at() as u64;
-    if cfg!(loom) {
+    if cfg!(model) {
         let mut key = Vec::new();
         crate::region::append(region.words(at, shape.key_len.div_ceil(8)), shape.key_len, &mut key);
         return crate::hash(&key);

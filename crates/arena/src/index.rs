@@ -100,7 +100,7 @@ pub(crate) fn preferred_candidates(words: &[AtomicU64], hash: u64) -> u32 {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+#[cfg(all(target_arch = "x86_64", not(miri), not(model)))]
 mod tags {
     //! The tags of a line in a dozen instructions. The loads are assembly because Rust has no relaxed vector load; to the
     //! language they are the eight relaxed loads that they replace, and their result is a hint.
@@ -149,7 +149,7 @@ mod tags {
     }
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+#[cfg(not(all(target_arch = "x86_64", not(miri), not(model))))]
 mod tags {
     use super::{AtomicU64, BUCKET_WORDS, Ordering};
 

@@ -37,6 +37,8 @@ pub mod superblock {
     pub const SEED_AT: u64 = 24;
     /// The epoch: bumped each time the owner forgets transaction metadata.
     pub const EPOCH_AT: u64 = 32;
+    /// The table of prepared versions, named as by [`super::Table::to_raw`]; 0 = there is none.
+    pub const PREPARED_AT: u64 = 40;
     /// The descriptor of the root table.
     pub const ROOT_AT: u64 = 64;
     /// Bytes in use at the head of the page; the rest is zero.
@@ -84,7 +86,7 @@ pub mod cell {
     pub const W0: usize = 0;
     /// Commit timestamp.
     pub const TS: usize = 1;
-    /// 0 = current; [`super::LOOK_IN_INDEX`]; otherwise the cell (and generation) that replaced this one.
+    /// 0 = current; [`super::LOOK_IN_INDEX`]; [`super::INVALIDATED`]; otherwise the cell (and generation) that replaced this one.
     pub const LINK: usize = 2;
     /// Words of the fixed header; the extensions that the flags name follow.
     pub const FIXED: usize = 3;
@@ -93,6 +95,9 @@ const _: () = assert!(cell::FIXED * 8 == 24);
 
 /// The link of a cell whose entry has left, or is about to leave, the index.
 pub const LOOK_IN_INDEX: u64 = 1;
+
+/// The link of a current cell whose key a transaction is about to write, where readers are to ask the owner until it has.
+pub const INVALIDATED: u64 = 2;
 
 /// Flags of a cell: each names an extension, and they stand in this order.
 pub mod flag {
@@ -437,7 +442,7 @@ const _: () = assert!(class_bytes(0) == 32 && class_bytes(14) == 256 && class_by
 const _: () = assert!(class_bytes(CELL_CLASSES - 1) == MAX_SLAB);
 const _: () = assert!(class_bytes(CELL_CLASSES + ARRAY_CLASSES - 1) == MAX_SLAB || cfg!(loom));
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model)))]
 mod tests {
     use super::*;
 

@@ -23,13 +23,14 @@ mod heap;
 mod index;
 mod large_pages;
 pub mod layout;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod mapping;
 mod owner;
 mod pages;
+mod prepared;
 mod reader;
 mod region;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub mod remote;
 mod slab;
 mod sync;
@@ -42,7 +43,7 @@ pub use large_pages::LargePage;
 pub use layout::{Kind, Ref, Table};
 pub use owner::{Arena, Config, Memory};
 pub use reader::{Answer, Reader, Seen, TRIES, Witness};
-#[cfg(loom)]
+#[cfg(model)]
 pub use sync::{Safeguard, take_away};
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -88,9 +88,9 @@ pub struct Arena {
 impl Arena {
     /// A region in a memfd.
     pub fn create(config: Config) -> Result<Arena, Error> {
-        #[cfg(not(loom))]
+        #[cfg(not(model))]
         let region = Region::memfd(Arena::reserve(&config))?;
-        #[cfg(loom)]
+        #[cfg(model)]
         let region = Region::heap(Arena::reserve(&config))?;
         Arena::begin(region, &config)
     }

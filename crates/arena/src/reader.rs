@@ -8,7 +8,7 @@
 //! 4. Acquire fence. **Confirm**: the entry is still the same, `w0` is still the same, the bucket's array is still the table's.
 //!    So this generation of this cell was what the index led to, some time between; if not, begin again. A different key is
 //!    believed, and the search goes on, only after the same confirmation.
-//! 5. Link 0: done. "Look in the index": the key is being removed, and is absent. Else the link names the successor and its
+//! 5. Link 0: done; "invalidated": done, with a word about it. "Look in the index": the key is being removed, and is absent. Else the link names the successor and its
 //!    generation: read it likewise, but confirmed by its own sequence and by the first cell's, which goes to limbo before it.
 //! 6. A miss is believed only if the bucket's change counter, loaded before all entries, is still the same, and the table has not
 //!    been resized meanwhile.
@@ -60,6 +60,8 @@ pub struct Seen {
     pub seq: u32,
     /// What the cell holds.
     pub kind: Kind,
+    /// It is current, but the owner wants to be asked: a transaction that writes the key is prepared ([`crate::Arena::invalidate`]).
+    pub invalidated: bool,
 }
 
 const _: () = assert!(size_of::<Answer>() <= 80, "larger ones are moved by calls");
@@ -157,7 +159,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`crate::Error::Foreign`] if the file could become shorter under the reader, or is not a region of this layout.
-    #[cfg(not(loom))]
+    #[cfg(not(model))]
     pub fn map(file: std::os::fd::BorrowedFd<'_>, bytes: u64) -> Result<Reader, crate::Error> {
         let reader = Reader::new(Arc::new(Region::map(file, bytes)?));
         if reader.understands() { Ok(reader) } else { Err(crate::Error::Foreign) }
@@ -169,7 +171,7 @@ impl Reader {
     }
 
     /// The words of the region, for who makes them known to an adapter. Call [`Reader::pin`] before anything is stored in it.
-    #[cfg(not(loom))]
+    #[cfg(not(model))]
     pub fn memory(&self) -> std::sync::Arc<dyn AsRef<[std::sync::atomic::AtomicU64]> + Send + Sync> {
         self.region.clone()
     }
@@ -177,7 +179,7 @@ impl Reader {
     /// From now on the owner keeps every page that it has ever used: an adapter that has been told of a page goes on reading it, even if
     /// the region has another one in its place. Costs the memory that large cells and grown indexes leave behind, until they are
     /// used again.
-    #[cfg(not(loom))]
+    #[cfg(not(model))]
     pub fn pin(&self) {
         self.region.pin();
     }
@@ -268,6 +270,7 @@ impl Reader {
             quick: Quick { offset: 0, w0: 0, ts: 0, value_len: 0, flushes: 0, kind: Kind::Tombstone },
             extensions: Extensions::default(),
             absent: None,
+            invalidated: false,
         };
         for _ in 0..TRIES {
             if self.attempt::<COPY>(t, hash, key, out, &mut hit).is_ok() {
@@ -276,6 +279,8 @@ impl Reader {
             out.truncate(start);
             #[cfg(loom)]
             loom::thread::yield_now();
+            #[cfg(shuttle)]
+            shuttle::thread::yield_now();
         }
         Err(Busy)
     }

@@ -5,11 +5,11 @@
 
 use crate::Error;
 use crate::sync::{AtomicU64, Ordering};
-#[cfg(not(loom))]
+#[cfg(not(model))]
 use crate::{large_pages::LARGE_PAGE, mapping};
 use std::os::fd::BorrowedFd;
-#[cfg(not(loom))]
-#[cfg(not(loom))]
+#[cfg(not(model))]
+#[cfg(not(model))]
 use std::{
     os::fd::{AsFd, OwnedFd},
     ptr::NonNull,
@@ -17,34 +17,34 @@ use std::{
 
 /// A mapped region. Shared by the owner and its readers; unmapped when the last is gone.
 pub(crate) struct Region {
-    #[cfg(not(loom))]
+    #[cfg(not(model))]
     base: NonNull<AtomicU64>,
-    #[cfg(loom)]
+    #[cfg(model)]
     words: Box<[AtomicU64]>,
     bytes: u64,
     /// Links that readers have followed.
     pub(crate) followed: std::sync::atomic::AtomicU64,
-    #[cfg(not(loom))]
+    #[cfg(not(model))]
     backing: Backing,
     /// Pages are never given back.
-    #[cfg(not(loom))]
+    #[cfg(not(model))]
     pinned: std::sync::atomic::AtomicBool,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 enum Backing {
     Memfd(OwnedFd),
     Heap,
 }
 
 // SAFETY: the memory is only reached as `AtomicU64`s, or as bytes that nobody writes meanwhile (`bytes`).
-#[cfg(not(loom))]
+#[cfg(not(model))]
 unsafe impl Send for Region {}
 // SAFETY: as above.
-#[cfg(not(loom))]
+#[cfg(not(model))]
 unsafe impl Sync for Region {}
 
-#[cfg(loom)]
+#[cfg(model)]
 impl Region {
     pub fn heap(bytes: u64) -> Result<Region, Error> {
         Ok(Region {
@@ -62,7 +62,11 @@ impl Region {
     pub fn bytes(&self, _offset: u64, _count: usize) -> &[u8] {
         unimplemented!("a model has no bytes, only words")
     }
-    pub fn clear(&self, _offset: u64, _count: u64) {}
+    pub fn clear(&self, offset: u64, count: u64) {
+        if !cfg!(loom) {
+            self.words(offset, count as usize / 8).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+    }
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -72,7 +76,7 @@ impl Region {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 impl Region {
     /// A region in a memfd, sparse: it costs address space until it is written.
     pub fn memfd(bytes: u64) -> Result<Region, Error> {
@@ -234,7 +238,7 @@ impl Region {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 impl AsRef<[AtomicU64]> for Region {
     fn as_ref(&self) -> &[AtomicU64] {
         self.words(0, (self.bytes / 8) as usize)
@@ -243,12 +247,12 @@ impl AsRef<[AtomicU64]> for Region {
 
 #[cold]
 #[inline(never)]
-#[cfg(not(loom))]
+#[cfg(not(model))]
 fn outside(offset: u64, count: usize) -> ! {
     panic!("{count} words at {offset} are outside the region");
 }
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 impl Drop for Region {
     fn drop(&mut self) {
         match self.backing {
@@ -330,9 +334,9 @@ pub(crate) fn copy_behind(words: &[AtomicU64], out: &mut Vec<u8>) -> usize {
         out.reserve(bytes.max(64));
     }
     let target = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
-    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(model))))]
     let at = 0;
-    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    #[cfg(all(target_arch = "x86_64", not(miri), not(model)))]
     let at = if bytes < 64 {
         0
     } else {

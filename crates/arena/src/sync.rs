@@ -1,14 +1,17 @@
-//! The atomics of the build: the machine's, or those of the model checker; and the safeguards that a model may take away.
+//! The atomics of the build: the machine's, or those of a model checker (`loom`: every order that the memory model allows, of a little; `shuttle`: drawn schedules, of more); and the safeguards that a model may take away.
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering, fence};
+
 /// What keeps readers from wrong answers. The models run once with all of them and once without each, which they must catch.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(not(loom), allow(dead_code))]
+#[cfg_attr(not(model), allow(dead_code))]
 pub enum Safeguard {
     /// The reader looks at the index entry again after it has read the cell.
     ConfirmEntry,
@@ -35,22 +38,22 @@ pub enum Safeguard {
 }
 
 /// Whether a safeguard is in place: always, outside of models.
-#[cfg(not(loom))]
+#[cfg(not(model))]
 #[inline(always)]
 pub(crate) const fn kept(_: Safeguard) -> bool {
     true
 }
 
-#[cfg(loom)]
+#[cfg(model)]
 static MISSING: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(u64::MAX);
 
-#[cfg(loom)]
+#[cfg(model)]
 pub(crate) fn kept(safeguard: Safeguard) -> bool {
     MISSING.load(std::sync::atomic::Ordering::Relaxed) != safeguard as u64
 }
 
 /// Takes one safeguard away from this process, or none: for canaries.
-#[cfg(loom)]
+#[cfg(model)]
 pub fn take_away(safeguard: Option<Safeguard>) {
     MISSING.store(safeguard.map_or(u64::MAX, |s| s as u64), std::sync::atomic::Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Models of the owner against readers under the C++ memory model: `RUSTFLAGS="--cfg loom" cargo test -p kintsugidb-arena --release
+//! Models of the owner against readers under the C++ memory model: `RUSTFLAGS="--cfg model --cfg loom" cargo test -p kintsugidb-arena --release
 //! --test loom`. They run the crate's own code, on a region of a few cells and buckets of three entries.
 //!
 //! Each model also runs without each of the safeguards that it is there for, and must then fail.

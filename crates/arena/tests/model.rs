@@ -392,3 +392,47 @@ fn random_reaches_every_key_about_equally() {
     arena.remove(Table::ROOT, hash(&key_bytes(0)), &key_bytes(0));
     assert!(arena.random(Table::ROOT, 1).is_none());
 }
+
+#[test]
+fn an_invalidated_cell_is_read_with_a_word_about_it_and_goes_with_its_mark() {
+    let mut arena = small(0);
+    let reader = arena.reader();
+    let version = |ts| Version { value: vec![1; 40], ts, expire: 0, seq: 0, words: [0; 4] };
+    let read = |key: &[u8]| {
+        let answer = reader.read_witnessed(Table::ROOT, hash(key), key, &mut Vec::new()).unwrap();
+        answer.seen().map(|seen| (seen.ts, seen.invalidated, reader.still_current(&answer.witness())))
+    };
+    publish(&mut arena, Table::ROOT, b"k", &version(1)).unwrap();
+    assert_eq!(read(b"k"), Some((1, false, true)));
+    arena.invalidate(hash(b"k"), b"k", true);
+    arena.invalidate(hash(b"absent"), b"absent", true);
+    assert_eq!(read(b"k"), Some((1, true, false)), "no witness for what the owner is to be asked for");
+    assert_eq!((arena.check(), read(b"absent")), (Ok(()), None));
+    arena.invalidate(hash(b"k"), b"k", false);
+    assert_eq!(read(b"k"), Some((1, false, true)));
+    arena.invalidate(hash(b"k"), b"k", true);
+    publish(&mut arena, Table::ROOT, b"k", &version(2)).unwrap();
+    assert_eq!(read(b"k"), Some((2, false, true)), "a new version has no mark");
+    arena.invalidate(hash(b"k"), b"k", true);
+    assert!(arena.remove(Table::ROOT, hash(b"k"), b"k"));
+    assert_eq!((arena.check(), read(b"k")), (Ok(()), None));
+}
+
+#[test]
+fn the_table_of_prepared_versions_is_found_by_readers_and_made_again_after_a_flush() {
+    let mut arena = small(0);
+    let reader = arena.reader();
+    assert_eq!((arena.prepared(), reader.prepared()), (None, None));
+    let first = arena.prepared_table().unwrap();
+    assert_eq!(
+        (arena.prepared_table().ok(), arena.prepared(), reader.prepared()),
+        (Some(first), Some(first), Some(first))
+    );
+    arena.flush();
+    assert_eq!(arena.prepared(), None);
+    assert!(reader.read(first, 1, b"k", &mut Vec::new()).is_err(), "it is gone");
+    let second = arena.prepared_table().unwrap();
+    assert_eq!(reader.prepared(), Some(second));
+    assert_ne!(first, second);
+    assert_eq!(arena.check(), Ok(()));
+}

@@ -66,7 +66,12 @@ impl Server {
     }
 
     /// Starts `kintsugi serve` for native clients. Its threads go where the system puts them.
-    pub fn with_fabrics(binary: Option<&Path>, isolation: &str, wanted: &Fabrics) -> Result<Self> {
+    pub fn with_fabrics(
+        binary: Option<&Path>,
+        isolation: &str,
+        prepared: &str,
+        wanted: &Fabrics,
+    ) -> Result<Self> {
         let binary = Self::program(binary)?;
         let (shards, threads) = (wanted.shards.to_string(), wanted.threads.to_string());
         let port = || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map(|a| a.port());
@@ -82,7 +87,7 @@ impl Server {
         let mut server = Self::start_in(&format!("kintsugi {isolation}"), directory, |port, _| {
             let mut command = Command::new(&binary);
             command.args(["serve", "--port", &port.to_string(), "--shards", &shards, "--threads", &threads]);
-            command.args(["--isolation", isolation]);
+            command.args(["--isolation", isolation, "--prepared-versions", prepared]);
             fabrics.iter().for_each(|(_, address)| {
                 command.args(["--fabric", address]);
             });

@@ -3,8 +3,8 @@
 //!     atomic ADDRESS [OPERATIONS [CLIENTS [PREFIX]]] [--broken]
 //!
 //! Every write gives all eight keys one value, which no other write has; so a read that is atomic sees one value, eight times. The status
-//! is 1 if a read saw two. With `--broken` (against a server without isolation) it ends at the first such read, and is 1 if there was none.
-//! Each client ends after so many operations.
+//! is 1 if a read saw two. Each client ends after so many operations. With `--broken` a write is eight, of a key each, so that there are
+//! halves to be seen whatever the server does: it ends at the first read that saw one, and is 1 if none did.
 use kintsugidb_client::{Client, Error, Options};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,17 @@ fn done<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-fn work(address: &str, prefix: &str, me: u32, operations: u64, stop: &AtomicBool) -> Result<Seen, Error> {
+/// What all clients are to do.
+struct Plan<'a> {
+    address: &'a str,
+    prefix: &'a str,
+    operations: u64,
+    broken: bool,
+    stop: AtomicBool,
+}
+
+fn work(plan: &Plan<'_>, me: u32) -> Result<Seen, Error> {
+    let Plan { address, prefix, operations, broken, ref stop } = *plan;
     // An emulated machine on a busy one takes its time.
     let options = Options { timeout: Duration::from_secs(100), ..Options::default() };
     let mut client = Client::connect_with(address, options)?;
@@ -39,9 +49,14 @@ fn work(address: &str, prefix: &str, me: u32, operations: u64, stop: &AtomicBool
         // Every second client writes half of the time.
         if (u64::from(me) + seen.reads + seen.writes).is_multiple_of(2) && me.is_multiple_of(2) {
             let value = format!("{}:{me}:{}", std::process::id(), seen.writes);
-            if done(client.mset(keys.iter().map(|key| (key, &value))))?.is_some() {
-                seen.writes += 1;
+            if broken {
+                for key in &keys {
+                    client.set(key, &value)?;
+                }
+            } else if done(client.mset(keys.iter().map(|key| (key, &value))))?.is_none() {
+                continue;
             }
+            seen.writes += 1;
             continue;
         }
         let Some(values) = done(client.mget(&keys))? else { continue };
@@ -74,11 +89,11 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let prefix = words.get(3).map_or("atomic", String::as_str);
-    let stop = AtomicBool::new(false);
-    let (operations, clients) = (number(1, 10_000), number(2, 4) as u32);
+    let plan = Plan { address, prefix, operations: number(1, 10_000), broken, stop: AtomicBool::new(false) };
+    let clients = number(2, 4) as u32;
     let results: Vec<Result<Seen, Error>> = std::thread::scope(|scope| {
-        let stop = &stop;
-        let work = |me| scope.spawn(move || work(address, prefix, me, operations, stop));
+        let plan = &plan;
+        let work = |me| scope.spawn(move || work(plan, me));
         let threads: Vec<_> = (0..clients).map(work).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });

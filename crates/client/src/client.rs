@@ -126,11 +126,13 @@ impl Client {
         if let Some(point) = self.link.as_ref().and_then(|l| l.point.as_ref()) {
             all.retries += point.counters().retries;
             all.fractures += point.counters().fractures;
+            all.prepared += point.counters().prepared;
             all.followed += point.followed();
         }
         if let Some(remote) = self.link.as_ref().and_then(|l| l.remote.as_ref()) {
             all.retries += remote.retries;
             all.fractures += remote.fractures;
+            all.prepared += remote.prepared;
             all.followed += remote.followed;
         }
         all

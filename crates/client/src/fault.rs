@@ -11,19 +11,25 @@ pub enum Fault {
     NoEpochs,
     /// Regions are read although the session carries proofs for their owners (PROTOCOL rule 24).
     ReadDespiteProofs,
+    /// Of several transactions whose version of a key is missing, the oldest one's is taken (rule 14).
+    MendWithOldest,
     /// The session does not learn whom was read from (rule 2).
     ForgetTransactions,
+    /// The header of a large collection is not looked at again after its items.
+    NoHeaderRecheck,
 }
 
 #[cfg(feature = "sim")]
 impl Fault {
     /// All of them, and their names on the simulator's command line.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 7] = [
         ("no-siblings", Self::NoSiblings),
         ("no-second-look", Self::NoSecondLook),
         ("no-epochs", Self::NoEpochs),
         ("read-despite-proofs", Self::ReadDespiteProofs),
+        ("mend-with-oldest", Self::MendWithOldest),
         ("forget-transactions", Self::ForgetTransactions),
+        ("no-header-recheck", Self::NoHeaderRecheck),
     ];
 }
 

@@ -3,7 +3,7 @@ use crate::{
     Counters, Error, Mode, Options, Result, Transport,
     fault::Faults,
     lease::{Lease, coarse_ns},
-    remote::{How, Read, Remote},
+    remote::{Ask, How, Read, Remote},
 };
 use kintsugidb_arena::{Reader, Ref};
 use kintsugidb_engine::{PointReader, fingerprint};
@@ -328,10 +328,10 @@ impl Link {
         }
     }
 
-    /// Reads strings over the fabric. `None`: ask the owners.
-    pub fn read_remote(&mut self, keys: &[(usize, &[u8])], now_ms: u64) -> Result<Option<Read>> {
+    /// Reads keys together over the fabric. `None`: ask the owners.
+    pub fn fetch<'a>(&mut self, asks: &[Ask<'a>], now_ms: u64) -> Result<Option<Read<'a>>> {
         match &mut self.remote {
-            Some(remote) => remote.strings(&mut *self.connection, keys, now_ms),
+            Some(remote) => remote.read(&mut *self.connection, asks, now_ms),
             None => Ok(None),
         }
     }

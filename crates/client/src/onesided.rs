@@ -10,9 +10,9 @@ use crate::{
     client::parse_one,
     fault::Fault,
     link::{Link, Unstable},
-    remote::Text,
+    remote::Ask,
 };
-use kintsugidb_engine::{Point, PointReader};
+use kintsugidb_engine::{Fallback, KeyRead, Part, Point, PointReader};
 use kintsugidb_ramp::{Isolation, ShardId, TxnId, message::Proof, shard_of};
 use kintsugidb_wire::{Proto, Reply, Value};
 use std::time::{Duration, Instant};
@@ -115,28 +115,28 @@ impl Link {
         true
     }
 
-    /// Reads strings over the fabric, if that is allowed and what was read can be believed. `None`: by messages.
-    pub(crate) fn remote_strings(&mut self, keys: &[(usize, &[u8])]) -> Result<Option<Vec<Text>>> {
-        let several = keys.windows(2).any(|w| w[0].0 != w[1].0);
-        let told = keys.iter().all(|(s, _)| self.session.proofs_for(*s as ShardId).is_none());
+    /// Reads keys together over the fabric, if that is allowed and what was read can be believed. `None`: by messages.
+    pub(crate) fn read_fetched<'a>(&mut self, asks: &[Ask<'a>]) -> Result<Option<Vec<KeyRead<'a>>>> {
+        let Some(&(first, ..)) = asks.first() else { return Ok(None) };
+        let several = asks.iter().any(|(shard, ..)| *shard != first);
+        let told = asks.iter().all(|(shard, ..)| self.session.proofs_for(*shard as ShardId).is_none());
         let told = told || self.faults.has(Fault::ReadDespiteProofs);
         if !told || (several && self.welcome.isolation == Isolation::Locking) {
             return Ok(None);
         }
         let now_ms = self.now_us() / 1000;
-        let Some(read) = self.read_remote(keys, now_ms)? else { return Ok(None) };
+        let Some(read) = self.fetch(asks, now_ms)? else { return Ok(None) };
         self.session.see(read.clock);
-        let from =
-            if several { ShardId::MAX } else { keys.first().map_or(ShardId::MAX, |(s, _)| *s as ShardId) };
-        let horizon_us = self.coordinator.config().horizon_us;
         if self.faults.has(Fault::ForgetTransactions) {
-            return Ok(Some(read.values));
+            return Ok(Some(read.keys));
         }
+        let from = if several { ShardId::MAX } else { first as ShardId };
+        let horizon_us = self.coordinator.config().horizon_us;
         let noted = read.txns.iter().all(|&(txn, c)| {
             let proof = Proof { txn: TxnId(txn), c };
             self.session.saw_from_outside(from, proof, self.welcome.shards, horizon_us)
         });
-        Ok(noted.then_some(read.values))
+        Ok(noted.then_some(read.keys))
     }
 
     /// Reads by `f` if that is allowed, and if what it read can be believed. `None`: by a message.
@@ -145,7 +145,7 @@ impl Link {
         &mut self,
         shards: &[usize],
         keys: &[&[u8]],
-        mut f: impl FnMut(&mut PointReader) -> Option<T>,
+        mut f: impl FnMut(&mut PointReader) -> std::result::Result<T, Fallback>,
     ) -> Result<Option<T>> {
         if !self.may_read(shards, keys) {
             return Ok(None);
@@ -155,10 +155,10 @@ impl Link {
         let mut patience = Patience::default();
         let read = loop {
             match f(point) {
-                Some(read) => break read,
+                Ok(read) => break read,
                 // Half of a transaction, most likely, whose other half is on its way.
-                None if patience.wait() => {}
-                None => return Ok(None),
+                Err(Fallback::Changing) if patience.wait() => {}
+                Err(_) => return Ok(None),
             }
         };
         if !self.note(shards) {
@@ -173,7 +173,8 @@ impl Client {
     /// Answers a command from the regions, if it can be: its keys' shards are in `shards`.
     pub(crate) fn read_one_sided(&mut self, point: Point, args: &[&[u8]]) -> Result<Option<Value>> {
         if self.link()?.remote.is_some() {
-            return self.read_remote(point, args);
+            let values = self.read_remote(&[(point, args.to_vec())])?;
+            return Ok(values.and_then(|mut all| all.pop()));
         }
         let shards = std::mem::take(&mut self.shards);
         let link = self.link()?;
@@ -184,7 +185,7 @@ impl Client {
         let keys = if shards.len() == 1 { args.get(1..2) } else { args.get(1..) }.unwrap_or_default();
         let mut reply = Reply::new(Proto::Resp2);
         let read = if here {
-            link.one_sided(&shards, keys, |r| r.serve(point, args, &shards, &mut reply).ok())
+            link.one_sided(&shards, keys, |r| r.serve(point, args, &shards, &mut reply))
         } else {
             Ok(None)
         };
@@ -196,31 +197,27 @@ impl Client {
         }
     }
 
-    /// GET and MGET over a fabric that reads regions without mapping them.
-    fn read_remote(&mut self, point: Point, args: &[&[u8]]) -> Result<Option<Value>> {
-        if !matches!(point, Point::Get | Point::Mget) {
-            return Ok(None);
+    /// Answers point reads together over a fabric that reads regions without mapping them.
+    pub(crate) fn read_remote(&mut self, calls: &[(Point, Vec<&[u8]>)]) -> Result<Option<Vec<Value>>> {
+        let link = self.link()?;
+        let mut asks: Vec<Ask<'_>> = Vec::new();
+        for (point, args) in calls {
+            let Some(part) = point.part(args) else { return Ok(None) };
+            let shard = |key| usize::from(shard_of(key, link.welcome.shards));
+            asks.extend(point.keys(args).iter().map(|key| (shard(key), *key, part)));
         }
-        let shards = std::mem::take(&mut self.shards);
-        let keys: Vec<(usize, &[u8])> = shards.iter().copied().zip(args[1..].iter().copied()).collect();
-        let read = self.link()?.remote_strings(&keys);
-        self.shards = shards;
+        let read = link.read_fetched(&asks);
         self.count(true, matches!(read, Ok(Some(_))));
-        let Some(values) = read? else { return Ok(None) };
-        let wrong = || Value::Error(kintsugidb_engine::Error::WrongType.to_string());
-        let mut values = values.into_iter().map(|v| match v {
-            Ok(Some(bytes)) => Value::Bulk(bytes),
-            Ok(None) => Value::Null,
-            // MGET says null to what is no string, GET an error.
-            Err(()) => {
-                if point == Point::Get {
-                    wrong()
-                } else {
-                    Value::Null
-                }
-            }
-        });
-        Ok(if point == Point::Get { values.next() } else { Some(Value::Array(values.collect())) })
+        let Some(keys) = read? else { return Ok(None) };
+        let mut keys = &keys[..];
+        let reply = |(point, args): &(Point, Vec<&[u8]>)| {
+            let (these, others) = keys.split_at(point.keys(args).len());
+            keys = others;
+            let mut reply = Reply::new(Proto::Resp2);
+            point.reply(these, &mut reply);
+            parse_one(reply.bytes())
+        };
+        calls.iter().map(reply).collect::<Result<_>>().map(Some)
     }
 
     fn count(&mut self, here: bool, read: bool) {
@@ -265,19 +262,16 @@ impl Client {
             if link.remote.is_none() {
                 return Ok(None);
             }
-            let read = link.remote_strings(&[(shard, key)])?;
-            let Some(value) = read.and_then(|mut v| v.pop()) else {
+            let read = link.read_fetched(&[(shard, key, Part::Root)])?;
+            let Some(read) = read.as_deref().and_then(<[_]>::first) else {
                 self.counters.fallbacks += 1;
                 return Ok(None);
             };
-            return Ok(Some(match value {
-                Ok(value) => Ok(value.map(|b| into.extend_from_slice(&b)).is_some()),
-                Err(()) => Err(kintsugidb_engine::Error::WrongType),
-            }));
+            return Ok(Some(read.string().map(|s| s.map(|b| into.extend_from_slice(b)).is_some())));
         }
         let found = link.one_sided(&[shard], &[key], |r| {
-            let found = r.string(shard, key).ok()?;
-            Some(found.map(|bytes| bytes.map(|b| into.extend_from_slice(b)).is_some()))
+            let found = r.string(shard, key)?;
+            Ok(found.map(|bytes| bytes.map(|b| into.extend_from_slice(b)).is_some()))
         });
         if matches!(found, Ok(None)) {
             self.counters.fallbacks += 1;

@@ -57,6 +57,8 @@ pub struct Counters {
     pub followed: u64,
     /// Half-seen transactions that were detected in one-sided reads.
     pub fractures: u64,
+    /// Halves of those that were read, too: from transactions prepared at their shard and not committed there.
+    pub prepared: u64,
     /// Commands sent as RESP.
     pub commands: u64,
     /// Transactions coordinated here.
@@ -79,6 +81,7 @@ impl Counters {
         self.fallbacks += other.fallbacks;
         self.followed += other.followed;
         self.fractures += other.fractures;
+        self.prepared += other.prepared;
         self.commands += other.commands;
         self.transactions += other.transactions;
         self.second_rounds += other.second_rounds;

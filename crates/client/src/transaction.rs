@@ -129,7 +129,6 @@ impl<'a> Transaction<'a> {
     pub fn exec(self) -> Result<Option<Vec<Value>>> {
         let Self { client, commands } = self;
         let mut requests = Vec::with_capacity(commands.len());
-        let mut gets = !commands.is_empty();
         for args in commands {
             let slices = args.to_vec();
             let command = resolve(&slices)?;
@@ -140,7 +139,6 @@ impl<'a> Transaction<'a> {
                 let why = format!("ERR '{}' is not for a transaction of a native client", command.name);
                 return Err(Error::Server(why));
             }
-            gets &= command.name == "get";
             drop(slices);
             requests.push(Request::Command(command, args));
         }
@@ -148,7 +146,7 @@ impl<'a> Transaction<'a> {
             client.unwatch();
             return Ok(None);
         }
-        if gets && let Some(replies) = client.get_all(&requests)? {
+        if let Some(replies) = client.read_together(&requests)? {
             return Ok(Some(replies));
         }
         if requests.is_empty() && !client.is_watching() {
@@ -173,17 +171,26 @@ impl Client {
         self.link.as_ref().is_some_and(|l| !l.session.watches().is_empty())
     }
 
-    /// A transaction of nothing but GETs, from the regions.
-    fn get_all(&mut self, requests: &[Request]) -> Result<Option<Vec<Value>>> {
-        if self.is_watching() {
+    /// A transaction of nothing but point reads, from the regions: where they are mapped, of GETs.
+    fn read_together(&mut self, requests: &[Request]) -> Result<Option<Vec<Value>>> {
+        if requests.is_empty() || self.is_watching() {
             return Ok(None);
         }
-        let mut args: Vec<&[u8]> = vec![b"mget"];
-        for r in requests {
-            if let Request::Command(_, a) = r {
-                args.extend(a.arg(1));
-            }
+        let mut calls = Vec::with_capacity(requests.len());
+        for request in requests {
+            let Request::Command(command, args) = request else { return Ok(None) };
+            let Some(point) = Point::of(command.name) else { return Ok(None) };
+            calls.push((point, args.to_vec()));
         }
+        if self.link()?.remote.is_some() {
+            let read = self.read_remote(&calls);
+            return self.settle(read);
+        }
+        if calls.iter().any(|(point, _)| *point != Point::Get) {
+            return Ok(None);
+        }
+        let keys = calls.iter().flat_map(|(point, args)| point.keys(args));
+        let args: Vec<&[u8]> = std::iter::once(&b"mget"[..]).chain(keys.copied()).collect();
         let shards = self.link()?.welcome.shards;
         self.shards.clear();
         self.shards.extend(args[1..].iter().map(|k| usize::from(kintsugidb_ramp::shard_of(k, shards))));

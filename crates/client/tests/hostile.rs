@@ -1,88 +1,11 @@
 //! Clients that lie, or say nothing that makes sense: they are sent away, and nobody else notices.
 mod support;
 use kintsugidb_client::Mode;
-use kintsugidb_engine::{fingerprint, lookup};
-use kintsugidb_fabric::{ConnectOptions, Connection, connect};
 use kintsugidb_ramp::{
-    Coordinator, Request, Session,
-    message::{Body, Message, Node, Outbox, Proof},
-    wire::frame::{Frame, Frames, Welcome, put_ramp, put_resp, put_welcome},
+    message::{Body, Message, Node, Proof},
+    wire::frame::{put_resp, put_welcome},
 };
-use kintsugidb_wire::{OwnedArgs, Proto};
-use std::time::{Duration, Instant};
-use support::{Running, until};
-
-/// A connection on which anything can be said.
-struct Raw {
-    link: Box<dyn Connection>,
-    welcome: Welcome,
-}
-
-impl Raw {
-    fn open(server: &Running) -> Self {
-        let mut link =
-            connect(&server.address.parse().unwrap(), &ConnectOptions::default()).unwrap().connection;
-        let (mut frames, mut bytes) = (Frames::default(), Vec::new());
-        let end = Instant::now() + Duration::from_secs(20);
-        let welcome = loop {
-            if let Some(body) = frames.next().unwrap() {
-                match Frame::read(body, fingerprint).unwrap() {
-                    Frame::Welcome(welcome) => break welcome,
-                    other => panic!("{other:?}"),
-                }
-            }
-            assert!(Instant::now() < end, "no welcome");
-            bytes.clear();
-            if link.receive(&mut bytes).unwrap().is_some() {
-                frames.add(&bytes);
-            } else {
-                link.wait(Duration::from_millis(100)).unwrap();
-            }
-        };
-        Self { link, welcome }
-    }
-
-    /// What an honest coordinator of this number would send first.
-    fn honest(&self, args: &[&[u8]], clock_ahead_us: u64) -> Outbox {
-        let mut co = Coordinator::new(self.welcome.coordinator, self.welcome.shards, self.welcome.config());
-        co.begin_after(self.welcome.clock);
-        let mut out = Outbox::new();
-        let requests = vec![Request::Command(lookup(args[0]).unwrap(), OwnedArgs::new(args))];
-        let now_us = self.welcome.now_us + clock_ahead_us;
-        co.start(&mut Session::default(), requests, Proto::Resp2, now_us, &mut out);
-        out
-    }
-
-    fn say(&mut self, out: &Outbox) {
-        let messages = out.iter().map(|(to, m)| match to {
-            Node::Shard(s) => (1, *s, m),
-            Node::Coordinator { .. } => panic!("to a coordinator"),
-        });
-        let mut bytes = Vec::new();
-        put_ramp(&mut bytes, messages);
-        self.link.send(&bytes).unwrap();
-    }
-
-    /// The reason for which the server ends the connection.
-    fn sent_away(mut self) -> String {
-        let (mut frames, mut bytes, mut why) = (Frames::default(), Vec::new(), String::new());
-        let end = Instant::now() + Duration::from_secs(20);
-        loop {
-            assert!(Instant::now() < end, "the server does not end the connection");
-            bytes.clear();
-            match self.link.receive(&mut bytes) {
-                Ok(Some(_)) => frames.add(&bytes),
-                Ok(None) => drop(self.link.wait(Duration::from_millis(100))),
-                Err(_) => return why,
-            }
-            while let Ok(Some(body)) = frames.next() {
-                if let Ok(Frame::Refused(said)) = Frame::read(body, fingerprint) {
-                    why = said;
-                }
-            }
-        }
-    }
-}
+use support::{Running, raw::Raw, until};
 
 /// What a client does that it must not.
 type Lie = fn(&mut Raw);

@@ -97,6 +97,41 @@ fn over_tcp_everything_works_by_messages_and_by_emulated_reads() {
 }
 
 #[test]
+fn items_of_small_and_large_collections_are_fetched_without_a_message() {
+    let server = Running::start_on("tcp:127.0.0.1:0", 2, 5, "fast");
+    let mut writer = server.client(Mode::Messages);
+    for (size, n) in [("small", 3), ("large", 400)] {
+        for i in 0..n {
+            let name = i.to_string();
+            assert!(writer.hset(format!("h{size}"), &name, format!("{size} {i}")).unwrap());
+            assert_eq!(writer.sadd(format!("s{size}"), [&name]).unwrap(), 1);
+            assert!(writer.zadd(format!("z{size}"), f64::from(i), &name).unwrap());
+        }
+    }
+    let options = Options { emulated: true, ..Options::default() };
+    let mut c = Client::connect_with(&server.address, options).unwrap();
+    let mut reads = 0;
+    for _ in 0..2 {
+        for (size, n) in [("small", 3u64), ("large", 400)] {
+            let [h, s, z] = ["h", "s", "z"].map(|t| format!("{t}{size}"));
+            let value = Some(format!("{size} 2").into_bytes());
+            assert_eq!(c.hget(&h, "2").unwrap(), value);
+            assert_eq!(c.hmget(&h, ["2", "absent", "0"]).unwrap()[..2], [value.clone(), None]);
+            assert!(c.sismember(&s, "1").unwrap() && !c.sismember(&s, "absent").unwrap());
+            assert_eq!((c.zscore(&z, "1").unwrap(), c.zscore(&z, "absent").unwrap()), (Some(1.0), None));
+            assert_eq!((c.hlen(&h).unwrap(), c.scard(&s).unwrap(), c.zcard(&z).unwrap()), (n, n, n));
+            assert!(c.exists(&h).unwrap());
+            let both = c.transaction().hget(&h, "2").command(&["SISMEMBER", &s, "9"]).get("none").exec();
+            let member = Value::Int(i64::from(size == "large"));
+            assert_eq!(both.unwrap().unwrap(), [value.map_or(Value::Null, Value::Bulk), member, Value::Null]);
+            reads += 11;
+        }
+    }
+    let all = c.counters();
+    assert_eq!((all.one_sided, all.commands + all.messages_sent, all.fallbacks), (reads, 0, 0), "{all:?}");
+}
+
+#[test]
 fn a_transaction_mixes_types_reads_and_writes_and_honours_watches() {
     let server = Running::start(2, 8, "fast");
     for mode in MODES {

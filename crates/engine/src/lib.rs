@@ -31,9 +31,12 @@ pub use history::{AtSnapshot, Gone};
 pub use kintsugidb_arena::{
     Config, Reader, hash as fingerprint, hash_with as fingerprint_with, set_hash_seed,
 };
-pub use onesided::{Counters, Fallback, Point, PointReader, Siblings, bloom_bits};
+pub use onesided::{
+    Cache, Counters, Fallback, KeyRead, MAX_NAMES, Part, Point, PointReader, Siblings, Stop, bloom_bits,
+};
 pub use shard::{
     Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Shard, TxnHandle, TxnRecord, Version, ZAdded,
+    prepared_name,
 };
 pub use value::{Dump, Type, Value};
 

@@ -8,11 +8,12 @@
 //!                     2. keys of one shard: every cell that was read is still current after all were read, so that there was
 //!                        a moment at which all of them were (a double collect): linearizable within a shard
 //!                     3. over several shards: a cell written by transaction T at c, whose record names another key read, of which a version below c
-//!                        was read: a fracture (PROTOCOL rule 13)
+//!                        was read: a fracture (PROTOCOL rule 13). It is mended if T, the newest of those that are missing there, has
+//!                        left its version among the prepared ones of that key's shard (rules 14, 22)
 //!                     4. epochs: no shard has forgotten transactions twice meanwhile, or a record may have been missed
 //! ```
-//! Any doubt is a new attempt, after a bounded number of them [`Fallback`]: the caller sends messages to the owners. So does a
-//! fracture that a new attempt does not mend; round two is the owners' (rule 14).
+//! Any doubt is a new attempt, after a bounded number of them a [`Fallback`]: the caller sends messages to the owners. So does a
+//! fracture that a new attempt does not mend; round two is the owners' then (rule 14).
 //!
 //! Point 1 holds for single keys too: whoever has seen one key of a transaction within a shard, and then reads another, must not
 //! find it from before. The owner marks the transaction's record done at the end of its turn; and since a transaction may write a
@@ -21,15 +22,24 @@
 //!
 //! A key whose time has come is absent, by the reader's clock.
 use crate::{fingerprint_with, shard};
-use kintsugidb_arena::{Answer, Busy, Get, Kind, Reader, Ref, Seen, Table, read_many};
+use kintsugidb_arena::{Answer, Busy, Kind, Reader, Ref, Seen, Table};
 use kintsugidb_wire::Reply;
 
+mod cache;
 mod collection;
 mod commands;
+mod fetched;
+mod part;
 #[cfg(test)]
 mod tests;
+mod together;
+#[cfg(test)]
+mod together_tests;
 
+pub use cache::Cache;
 pub use commands::Point;
+pub use fetched::{KeyRead, MAX_NAMES, Stop};
+pub use part::Part;
 
 /// Attempts before the owner is asked.
 const TRIES: usize = 32;
@@ -72,8 +82,14 @@ pub fn bloom_bits(fingerprint: u64) -> [usize; 4] {
 
 /// It could not be read one-sidedly in a bounded time: ask the owner. Nothing has been written to the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the region changes too fast to be read from outside")]
-pub struct Fallback;
+pub enum Fallback {
+    /// What is read changes all the time, or half of a transaction is missing.
+    #[error("the region changes too fast to be read from outside")]
+    Changing,
+    /// The owner has marked a key ([`crate::Shard::invalidate`]).
+    #[error("the owner wants to be asked for this key")]
+    Invalidated,
+}
 
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +102,8 @@ pub struct Counters {
     pub fallbacks: u64,
     /// Fractures detected.
     pub fractures: u64,
+    /// Versions taken from transactions that were prepared at their shard, and not committed there.
+    pub prepared: u64,
 }
 
 /// Reads of any shard's region, for one front-end thread.
@@ -112,6 +130,9 @@ struct Cell {
     shard: usize,
     hash: u64,
     ts: u64,
+    is_tombstone: bool,
+    /// The newest transaction that was met, as (commit timestamp, id), whose version of the key is missing.
+    missing: Option<(u64, u64)>,
 }
 
 /// Why an attempt has to be repeated.
@@ -120,6 +141,8 @@ enum Again {
     Changed,
     /// Half of a transaction was seen.
     Fractured,
+    /// Not again: the owner wants to be asked.
+    Invalidated,
 }
 
 impl From<Busy> for Again {
@@ -218,9 +241,13 @@ impl PointReader {
                     return Ok(());
                 }
                 Err(Again::Changed) => {}
+                Err(Again::Invalidated) => {
+                    out.truncate(start);
+                    self.counters.fallbacks += 1;
+                    return Err(Fallback::Invalidated);
+                }
                 Err(Again::Fractured) => {
                     fractures += 1;
-                    self.counters.fractures += 1;
                 }
             }
             out.truncate(start);
@@ -231,17 +258,16 @@ impl PointReader {
             std::hint::spin_loop();
         }
         self.counters.fallbacks += 1;
-        Err(Fallback)
+        Err(Fallback::Changing)
     }
 
     /// The root cell of one key: its value in the buffer, or nothing.
     fn root(&mut self, shard: usize, key: &[u8]) -> Attempt<Option<Seen>> {
         let seen =
             self.readers[shard].read(Table::ROOT, fingerprint_with(self.seed, key), key, &mut self.buf)?;
-        match &seen {
-            Some(seen) => self.note(shard, seen)?,
-            None => return Ok(None),
-        };
+        if let Some(seen) = &seen {
+            self.note(shard, seen)?;
+        }
         Ok(seen.filter(|s| self.is_live(s)))
     }
 
@@ -254,11 +280,14 @@ impl PointReader {
         if shard::is_big(seen.kind) { seen.words()[shard::MODIFIED].max(seen.ts) } else { seen.ts }
     }
 
-    /// Takes note of what was read; again, if its transaction is still being written. The words of the transaction's record are
-    /// left in `record`; whether it has one.
-    fn note(&mut self, shard: usize, seen: &Seen) -> Attempt<bool> {
+    /// Takes note of what was read; again, if its transaction is still being written. Answers the transaction's id, and whether it is
+    /// committed everywhere, if it has a record, whose words are left in `record`.
+    fn note(&mut self, shard: usize, seen: &Seen) -> Attempt<Option<(u64, bool)>> {
+        if seen.invalidated {
+            return Err(Again::Invalidated);
+        }
         self.clock = self.clock.max(Self::ts_of(seen));
-        let Some(txn) = seen.txn else { return Ok(false) };
+        let Some(txn) = seen.txn else { return Ok(None) };
         let reader = &self.readers[shard];
         self.record.clear();
         let tid = reader.txn_record(txn, &mut self.record);
@@ -274,77 +303,12 @@ impl PointReader {
         if !reader.still_current(&seen.witness()) {
             return Err(Again::Changed);
         }
-        let Some(tid) = tid else { return Ok(false) };
-        if !reader.txn_stable(txn) {
+        let Some(tid) = tid else { return Ok(None) };
+        let stable = reader.txn_stable(txn);
+        if !stable {
             self.txns.push((tid, seen.ts));
             self.records.push((shard, txn));
         }
-        Ok(true)
-    }
-
-    /// The root cells of several keys at one moment, as far as isolation goes: in `cells`, their values in the buffer.
-    fn roots(&mut self, keys: &[(usize, &[u8])]) -> Attempt<()> {
-        self.cells.clear();
-        self.answers.clear();
-        self.epochs.clear();
-        for &(shard, _) in keys {
-            if !self.epochs.iter().any(|e| e.0 == shard) {
-                self.epochs.push((shard, self.readers[shard].epoch()));
-            }
-        }
-        for keys in keys.chunks(WIDTH) {
-            let mut gets = [(0, 0, &[][..]); WIDTH];
-            for (to, &(shard, key)) in gets.iter_mut().zip(keys) {
-                *to = (shard, fingerprint_with(self.seed, key), key);
-            }
-            let gets = gets.map(|(shard, hash, key)| Get {
-                reader: &self.readers[shard],
-                table: Table::ROOT,
-                hash,
-                key,
-            });
-            let gets = &gets[..keys.len()];
-            let first = self.answers.len();
-            read_many(gets, &mut self.buf, &mut self.answers);
-            for ((answer, &(shard, _)), get) in self.answers[first..].iter().zip(keys).zip(gets) {
-                let Ok(answer) = answer else { return Err(Again::Changed) };
-                let ts = answer.seen().map_or(0, Self::ts_of);
-                self.cells.push(Cell { shard, hash: get.hash, ts });
-            }
-        }
-        let answers = std::mem::take(&mut self.answers);
-        let done = self.believe(&answers);
-        self.answers = answers;
-        done
-    }
-
-    /// Whether what was read belongs together.
-    fn believe(&mut self, answers: &[std::result::Result<Answer, Busy>]) -> Attempt<()> {
-        let mut fractured = false;
-        for (i, answer) in answers.iter().flatten().enumerate() {
-            let cell = self.cells[i];
-            let Some(seen) = answer.seen() else { continue };
-            if self.note(cell.shard, seen)? {
-                let half = |other: &Cell| {
-                    other.shard != cell.shard && other.ts < seen.ts && self.may_hold(other.hash)
-                };
-                fractured |= self.cells.iter().any(half);
-            }
-        }
-        let mut all = self.cells.iter().zip(answers.iter().flatten());
-        let current = |(c, a): (&Cell, &Answer)| self.readers[c.shard].still_current(&a.witness());
-        if answers.len() > self.epochs.len() && !all.all(current) {
-            return Err(Again::Changed);
-        }
-        if fractured {
-            return Err(Again::Fractured);
-        }
-        let forgot = |&(shard, epoch): &(usize, u64)| self.readers[shard].epoch() > epoch + 1;
-        if self.epochs.len() > 1 && self.epochs.iter().any(forgot) { Err(Again::Changed) } else { Ok(()) }
-    }
-
-    /// Whether the transaction whose record was read last may have written the key of this fingerprint.
-    fn may_hold(&self, fingerprint: u64) -> bool {
-        self.siblings.may_hold(&self.record, fingerprint)
+        Ok(Some((tid, stable)))
     }
 }

@@ -121,6 +121,13 @@ pub(crate) fn find<'a>(shape: Shape, bytes: &'a [u8], name: &[u8]) -> Option<Ent
     Entries::new(shape, bytes).find(|e| e.name == name)
 }
 
+/// Whether the bytes are so many entries as they claim, and nothing else.
+pub(crate) fn is_whole(shape: Shape, bytes: &[u8]) -> bool {
+    let mut entries = Entries::new(shape, bytes);
+    entries.by_ref().for_each(drop);
+    entries.left == 0 && entries.at == bytes.len()
+}
+
 /// Bytes of the length and the element.
 pub(crate) fn element_bytes(len: usize) -> usize {
     let bits = usize::BITS - (len | 1).leading_zeros();
@@ -241,6 +248,11 @@ mod tests {
                 prop_assert_eq!(&read, &names);
                 let last = Entries::new(shape, &buf).last().map_or(HEAD, |e| e.end);
                 prop_assert_eq!(last, buf.len());
+                prop_assert!(is_whole(shape, &buf));
+                buf.push(0);
+                prop_assert!(!is_whole(shape, &buf), "a byte too many");
+                buf.truncate(buf.len() - 2);
+                prop_assert!(!is_whole(shape, &buf), "a byte too few");
             }
         }
 
@@ -249,6 +261,7 @@ mod tests {
             for shape in SHAPES {
                 let seen = Entries::new(shape, &bytes).map(|e| e.name.len() + e.value.len()).sum::<usize>();
                 prop_assert!(seen <= bytes.len());
+                let _ = is_whole(shape, &bytes);
             }
         }
 

@@ -44,50 +44,50 @@ mod words;
 
 pub mod bell;
 pub mod ring;
-#[cfg(loom)]
+#[cfg(model)]
 pub use sync::{Safeguard, take_away};
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod address;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod connection;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub mod handshake;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod ibv;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod local;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod memory;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod net;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod pending;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod rdma;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod setup;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod shm;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub mod sim;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod tcp;
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod error;
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub mod limits;
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub use address::{Address, Fabric};
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub use connection::{Access, Capabilities, Completion, Connection, OneSided, RemoteRegion, Written};
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub use error::{Error, Failure, Refusal, RefusalCode};
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub use memory::{Buffer, Kept, Mapping, Span};
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub use setup::{
     Accepted, ConnectOptions, Connected, Export, Gate, Grant, ListenOptions, Listener, Peer, connect, listen,
 };

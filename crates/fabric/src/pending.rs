@@ -185,6 +185,6 @@ fn listen_to(stranger: &mut Stranger, descriptors: usize) -> Result<Option<(Firs
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model)))]
 #[path = "pending_tests.rs"]
 mod tests;

@@ -114,7 +114,7 @@ pub enum Broken {
     Credit,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 impl From<Broken> for crate::Error {
     fn from(broken: Broken) -> Self {
         crate::Error::Protocol(match broken {
@@ -346,6 +346,6 @@ impl Receiver {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model)))]
 #[path = "ring_tests.rs"]
 mod tests;

@@ -3,7 +3,7 @@
 use crate::sync::{AtomicU64, Ordering};
 
 /// Copies words, each of them whole, in no promised order.
-#[cfg(not(loom))]
+#[cfg(not(model))]
 #[inline]
 pub(crate) fn copy_words(from: &[AtomicU64], into: &[AtomicU64]) {
     for (from, into) in from.iter().zip(into) {

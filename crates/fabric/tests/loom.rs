@@ -1,4 +1,4 @@
-//! Models of the ring and of the bell under the C++ memory model: `RUSTFLAGS="--cfg loom" cargo test -p kintsugidb-fabric --release
+//! Models of the ring and of the bell under the C++ memory model: `RUSTFLAGS="--cfg model --cfg loom" cargo test -p kintsugidb-fabric --release
 //! --test loom`. They run the crate's own code, on a ring of two records.
 //!
 //! Each model also runs without each of the safeguards that it is there for, and must then fail.

@@ -48,6 +48,37 @@ impl Isolation {
     }
 }
 
+/// What readers of a region are told of transactions that are prepared there and not committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PreparedVersions {
+    /// Nothing: a reader that has seen half of one waits a moment and then asks the owner, who commits it. So every key by itself is
+    /// linearizable, whoever reads it, alone or with others.
+    #[default]
+    Hidden,
+    /// Their versions, as far as they are settled before the commit: whoever has seen half of one reads the other half (PROTOCOL rule 22),
+    /// and may be ahead of who reads that key alone until its owner has committed it.
+    Shown,
+    /// That they are under way: whoever reads one of their keys asks the owner. The invalidation bit of "RAMP over RDMA" (algorithm 1), for
+    /// comparison.
+    Invalidated,
+}
+
+impl PreparedVersions {
+    /// All of them, and their names in the settings.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("hidden", Self::Hidden), ("shown", Self::Shown), ("invalidated", Self::Invalidated)];
+
+    /// The one of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, p)| *p)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, p)| *p == self).map_or("", |(n, _)| n)
+    }
+}
+
 /// Times in microseconds; limits in entries.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -79,6 +110,8 @@ pub struct Config {
     /// Whether somebody reads shards of one thread at different moments (other threads, processes). If not, a transaction within
     /// one thread needs no metadata.
     pub readers_elsewhere: bool,
+    /// What is told of prepared transactions to those who read regions.
+    pub prepared: PreparedVersions,
     /// The seed of the keys' fingerprints, where the shards are another process's; `None`: this process's.
     pub hash_seed: Option<u64>,
     /// Rules to break, for the simulator's canaries.
@@ -112,6 +145,7 @@ impl Default for Config {
             max_queue: 1 << 16,
             max_proofs: 4096,
             readers_elsewhere: true,
+            prepared: PreparedVersions::default(),
             hash_seed: None,
             faults: Faults::default(),
         }

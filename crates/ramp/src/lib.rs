@@ -21,7 +21,7 @@ pub mod sim;
 pub mod wire;
 
 pub use clock::{EPOCH_US, Hlc, MAX_COORDINATORS, MAX_SHARDS, NODE_BITS, ShardId, TxnId};
-pub use config::{Config, Fault, Faults, Isolation};
+pub use config::{Config, Fault, Faults, Isolation, PreparedVersions};
 pub use coordinator::{Coordinator, Outcome, Request, Transaction, shard_of};
 pub use participant::Participant;
 pub use session::Session;

@@ -1,8 +1,8 @@
 //! Settings. Each is defined once, in the list below: from it come the flag (`--proto-max-bulk-len`), the variable
 //! (`KINTSUGI_PROTO_MAX_BULK_LEN`), the entry of `kintsugi.toml` with its comment, CONFIG GET and CONFIG SET.
 //! Flags win over the environment, that over the file, that over the default.
-pub use kintsugidb_ramp::Isolation;
 use kintsugidb_ramp::MAX_SHARDS;
+pub use kintsugidb_ramp::{Isolation, PreparedVersions};
 use std::fmt::Write as _;
 
 /// A type that settings have.
@@ -89,6 +89,17 @@ impl SettingValue for Isolation {
     const QUOTED: bool = true;
 }
 
+impl SettingValue for PreparedVersions {
+    fn parse(s: &str) -> Result<Self, String> {
+        Self::from_name(&s.to_ascii_lowercase())
+            .ok_or_else(|| "argument must be one of: hidden, shown, invalidated".into())
+    }
+    fn show(&self) -> String {
+        self.name().into()
+    }
+    const QUOTED: bool = true;
+}
+
 /// What is known of one setting.
 pub struct Setting {
     /// Its name: as a flag, in the file, in CONFIG.
@@ -144,6 +155,10 @@ settings! {
     /// `verbs:10.0.0.1:7400` and `rdma:10.0.0.1:7401`, the address being the device's. With `rdma`, all regions are
     /// wholly in memory and locked there: set `region-size`. Empty for none.
     "fabric" fabric: String = String::new(), false;
+    /// What native clients that read the data themselves are told of transactions that are prepared and not committed. `shown`: their
+    /// versions, so that who has read half of one reads the other half, too. `hidden`: nothing; such a reader waits a moment and asks. `invalidated`:
+    /// that they are under way; every reader of their keys asks (the scheme of the paper \"RAMP over RDMA\", for comparison).
+    "prepared-versions" prepared_versions: PreparedVersions = PreparedVersions::default(), false;
     /// Microseconds for which a thread goes on polling a native connection that has fallen silent, before it sleeps.
     "fabric-spin-us" fabric_spin_us: u64 = 50, true;
     /// The address and port to answer datagrams on (spec/wire.md), as 127.0.0.1:6380; empty for none. The sender of a

@@ -48,12 +48,13 @@ impl Worker {
     /// Puts what was read one-sidedly so far into the counters.
     pub fn note_outside(&self) {
         if let Some(reader) = &self.outside {
-            let Counters { reads, retries, fallbacks, fractures } = reader.counters();
+            let Counters { reads, retries, fallbacks, fractures, prepared } = reader.counters();
             let s = self.stats();
             s.one_sided.set(reads);
             s.one_sided_retries.set(retries);
             s.one_sided_fallbacks.set(fallbacks);
             s.fractures.set(fractures);
+            s.one_sided_prepared.set(prepared);
         }
     }
 

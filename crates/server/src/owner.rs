@@ -3,7 +3,7 @@ use crate::Config;
 use kintsugidb_arena::Config as Region;
 use kintsugidb_engine::{Command, Route, Shard};
 use kintsugidb_ramp::{
-    Participant, Session,
+    Participant, PreparedVersions, Session,
     message::{Message, Node, Outbox, Proof, Seen},
     participant::{Carried, Executed},
 };
@@ -30,6 +30,8 @@ pub(crate) fn ramp_config(config: &Config, threads: usize) -> kintsugidb_ramp::C
         window_us: config.window_ms.max(1) * 1000,
         prepared_timeout_us: config.orphan_ms.max(1) * 1000,
         readers_elsewhere: threads > 1 || !config.fabric.is_empty(),
+        // Threads of this process ask an owner as soon as they wait.
+        prepared: if config.fabric.is_empty() { PreparedVersions::Hidden } else { config.prepared_versions },
         // Within a process no message is lost: what is not answered is being worked on, or its thread is gone.
         resend_us: 10_000_000,
         reserved_timeout_us: 10_000_000,

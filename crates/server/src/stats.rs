@@ -65,6 +65,7 @@ counters! {
     one_sided_fallbacks,
     /// One-sided reads that met half of a transaction.
     fractures,
+    one_sided_prepared,
     /// Transactions and commands over several shards.
     transactions,
     /// Those of them all of whose shards this thread owns.

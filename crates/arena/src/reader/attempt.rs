@@ -3,8 +3,8 @@ use super::quick::Quick;
 use super::{Answer, LARGE, Reader, Seen, Witness, read_fence};
 use crate::index::{candidates, preferred_candidates};
 use crate::layout::{
-    Array, BUCKET_WORDS, Kind, LOOK_IN_INDEX, PAGE, Ref, Shape, Table, cell, control_link, entry_offset,
-    extension_at, flag, superblock, table,
+    Array, BUCKET_WORDS, INVALIDATED, Kind, LOOK_IN_INDEX, PAGE, Ref, Shape, Table, cell, control_link,
+    entry_offset, extension_at, flag, superblock, table,
 };
 use crate::region::{append, words_equal};
 use crate::sync::{AtomicU64, Ordering, Safeguard, fence, kept};
@@ -19,6 +19,7 @@ pub(super) struct Hit {
     pub quick: Quick,
     pub extensions: Extensions,
     pub absent: Option<Witness>,
+    pub invalidated: bool,
 }
 
 #[derive(Default)]
@@ -87,7 +88,8 @@ impl Extensions {
 impl Hit {
     pub fn seen(self, table: Table, start: usize) -> Seen {
         let Extensions { used: _, expire_at_ms, seq, txn, words } = self.extensions;
-        Seen { seq, expire_at_ms, txn, words, ..self.quick.seen(table, start) }
+        let invalidated = self.invalidated;
+        Seen { seq, expire_at_ms, txn, words, invalidated, ..self.quick.seen(table, start) }
     }
     pub fn answer(self, table: Table, start: usize) -> Answer {
         match self.absent {
@@ -245,7 +247,8 @@ impl Reader {
         }
         hit.quick.flushes = sight.flushes;
         hit.absent = None;
-        if link == 0 {
+        hit.invalidated = link == INVALIDATED;
+        if link == 0 || hit.invalidated {
             return Ok(Verdict::Found);
         }
         out.truncate(start);
@@ -286,8 +289,9 @@ impl Reader {
             if !confirm() {
                 return Err(Again);
             }
+            hit.invalidated = link == INVALIDATED;
             match link {
-                0 => return Ok(Verdict::Found),
+                0 | INVALIDATED => return Ok(Verdict::Found),
                 LOOK_IN_INDEX => return Err(Again),
                 _ => target = Ref::from_raw(link),
             }

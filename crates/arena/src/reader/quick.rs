@@ -63,6 +63,7 @@ impl Quick {
             flushes: self.flushes,
             seq: 0,
             kind: self.kind,
+            invalidated: false,
         }
     }
 }

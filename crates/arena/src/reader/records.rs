@@ -108,6 +108,13 @@ impl Reader {
         same.then_some(count)
     }
 
+    /// The table of prepared versions; `None`: nothing has ever been prepared for readers to see. It may have been dropped since.
+    #[inline]
+    pub fn prepared(&self) -> Option<Table> {
+        let raw = self.region.try_words(superblock::PREPARED_AT, 1)?[0].load(Ordering::Acquire);
+        (raw != 0).then(|| Table::from_raw(raw))
+    }
+
     /// The epoch in the superblock.
     #[inline]
     pub fn epoch(&self) -> u64 {

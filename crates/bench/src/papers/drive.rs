@@ -22,6 +22,8 @@ pub struct System {
     pub name: String,
     fabric: String,
     isolation: String,
+    /// What readers are told of prepared transactions, as the setting `prepared-versions` has it.
+    prepared: &'static str,
     one_sided: bool,
     one_by_one: bool,
 }
@@ -33,6 +35,7 @@ impl System {
             name: name.into(),
             fabric: fabric.into(),
             isolation: isolation.into(),
+            prepared: "hidden",
             one_sided: false,
             one_by_one: false,
         }
@@ -46,6 +49,11 @@ impl System {
     /// Reads one-sided, writes by messages.
     pub fn one_sided(name: &str, fabric: &str, isolation: &str) -> System {
         System { one_sided: true, ..System::messages(name, fabric, isolation) }
+    }
+
+    /// The same with readers told of what is prepared.
+    pub fn telling(self, prepared: &'static str) -> System {
+        System { name: format!("{}, {prepared}", self.name), prepared, ..self }
     }
 }
 
@@ -214,7 +222,7 @@ pub fn measure(
     for system in systems {
         let fabrics =
             Fabrics { names: vec![system.fabric.clone()], shards: args.shards, threads: args.threads };
-        match Server::with_fabrics(args.server.as_deref(), &system.isolation, &fabrics) {
+        match Server::with_fabrics(args.server.as_deref(), &system.isolation, system.prepared, &fabrics) {
             Ok(server) => {
                 if let Some(address) = server.fabric(&system.fabric) {
                     client::fill(address, args.records, settings.first().map_or(8, |s| s.value))?;

@@ -116,7 +116,7 @@ fn bars(fabric: &str) -> Vec<System> {
     systems
 }
 
-/// The four systems of figures 5 to 7, and what no isolation at all would give.
+/// The four systems of figures 5 to 7, GET* with other ways of dealing with what is prepared, and what no isolation at all would give.
 fn compared(fabrics: &[String]) -> Vec<System> {
     let fast = fabrics.iter().filter(|f| *f != "tcp");
     let mut systems = vec![
@@ -125,7 +125,11 @@ fn compared(fabrics: &[String]) -> Vec<System> {
     ];
     for fabric in fast {
         systems.push(System::messages(&format!("RAMP(GET+,PUT+) over {fabric}"), fabric, "fast"));
-        systems.push(System::one_sided(&format!("RAMP(GET*,PUT+) over {fabric}"), fabric, "fast"));
+        let ramp = || System::one_sided(&format!("RAMP(GET*,PUT+) over {fabric}"), fabric, "fast");
+        systems.push(ramp());
+        // The paper's way: from prepare to commit every reader asks the owner. And the rule 22 of the protocol.
+        systems.push(ramp().telling("invalidated"));
+        systems.push(ramp().telling("shown"));
         systems.push(System::one_sided(&format!("none, one-sided over {fabric}"), fabric, "none"));
     }
     systems

@@ -21,6 +21,7 @@ use crate::{Counters, Fault, fault::Faults};
 use kintsugidb_fabric::sim::{Config as Weather, Network};
 use kintsugidb_ramp::{
     Config, EPOCH_US, Isolation,
+    PreparedVersions::{Hidden, Invalidated, Shown},
     sim::{Doing, Failure, History, Keys, Rng},
 };
 use server::Server;
@@ -120,6 +121,7 @@ impl World {
             reserved_timeout_us: 8_000,
             resend_us: 2_000,
             backoff_us: 50,
+            prepared: rng.pick(&[Shown, Shown, Shown, Hidden, Invalidated]),
             ..Config::default()
         };
         let weather = Weather {
@@ -191,13 +193,30 @@ impl World {
         if what < 35 || some.is_empty() {
             return Some(self.keys.next(&mut self.rng, may_watch));
         }
-        if what < 55 {
+        if what < 45 {
             return Some(Doing::Commands(vec![self.keys.set_all(&some)]));
         }
-        // What clients read one-sidedly: strings, alone or together.
+        if what < 55 {
+            let strings = self.keys.set_all(&some);
+            let (a, b) = (self.keys.items(&mut self.rng), self.keys.items(&mut self.rng));
+            return Some(Doing::Commands(match self.rng.below(4) {
+                0 => vec![a],
+                1 => vec![a, b],
+                _ => vec![strings, a],
+            }));
+        }
+        // What clients read one-sidedly: strings and items of collections, alone or together.
         let line = |name: &str, keys: &[String]| [&[name.to_owned()], keys].concat();
-        Some(Doing::Commands(match &some[..] {
-            [_] => vec![line("GET", &some)],
+        Some(Doing::Commands(match (&some[..], what) {
+            (_, 80..) => {
+                let mut all = vec![self.keys.point(&mut self.rng)];
+                if self.rng.chance(400) {
+                    all.push(line("MGET", &some));
+                    all.push(self.keys.point(&mut self.rng));
+                }
+                all
+            }
+            ([_], _) => vec![line("GET", &some)],
             _ if self.rng.chance(600) => vec![line("GET", &some[..1])],
             _ if self.rng.chance(800) => vec![line("MGET", &some)],
             _ => some.chunks(1).map(|key| line("GET", key)).collect(),

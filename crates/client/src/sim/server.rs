@@ -1,5 +1,5 @@
 //! The server's side: owners, and what stands between them and connections.
-use kintsugidb_engine::{Shard, fingerprint, resolve};
+use kintsugidb_engine::{Limits, Shard, fingerprint, resolve};
 use kintsugidb_fabric::{
     Access, ConnectOptions, Connection, Error, Export, Grant, Mapping, Peer, handshake::Hello, sim::Network,
 };
@@ -56,8 +56,17 @@ impl Server {
     /// A server without connections, and its shards' owners.
     pub fn new(config: &Config, shards: u16, rng: &mut Rng) -> (Self, Vec<Participant>) {
         let region = kintsugidb_engine::Config { reserve_bytes: 1 << 30, grace_ms: 1, ..Default::default() };
+        // From how many entries on a collection is a table.
+        let entries = rng.pick(&[0, 1, 2, 128]);
+        let limits = Limits {
+            hash_entries: entries,
+            set_entries: entries,
+            zset_entries: entries,
+            ..Limits::default()
+        };
         let owner = |id| {
-            let shard = Shard::create(1, region.clone()).expect("address space for a small region");
+            let mut shard = Shard::create(1, region.clone()).expect("address space for a small region");
+            shard.set_limits(limits);
             Participant::new(id, shard, config.clone())
         };
         let owners: Vec<Participant> = (0..shards).map(owner).collect();

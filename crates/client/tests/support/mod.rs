@@ -1,5 +1,7 @@
 //! A server within the test's process, with a fabric.
 #![allow(dead_code)]
+pub mod raw;
+
 use kintsugidb_client::{Client, Mode, Options};
 use kintsugidb_server::{Config, Listeners, Server};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,8 +28,15 @@ impl Running {
 
     /// The same at this address; port 0 is any.
     pub fn start_on(fabric: &str, threads: usize, shards: usize, isolation: &str) -> Self {
+        Self::start_with(fabric, threads, shards, &[("isolation", isolation)])
+    }
+
+    /// The same with these settings.
+    pub fn start_with(fabric: &str, threads: usize, shards: usize, settings: &[(&str, &str)]) -> Self {
         let mut config = Config { threads, shards, fabric: fabric.to_owned(), port: 0, ..Config::default() };
-        config.set("isolation", isolation).unwrap();
+        for (name, value) in settings {
+            config.set(name, value).unwrap();
+        }
         let mut listeners = Listeners::tcp("127.0.0.1:0").unwrap();
         listeners.bind_fabrics(&config.fabric).unwrap();
         let address = listeners.fabrics[0].address().to_string();

@@ -1,5 +1,5 @@
 //! Items of collections, packed or big.
-use super::{Again, Attempt, PointReader};
+use super::{Again, Attempt, PointReader, part::score_of};
 use crate::{Error, Result, Type, fingerprint_with, packed, shard};
 use kintsugidb_arena::{Seen, Table};
 use std::ops::Range;
@@ -50,13 +50,12 @@ impl PointReader {
         }
         let reader = &self.readers[shard];
         let change = reader.seqlock_begin(&root).ok_or(Again::Changed)?;
+        // The items may be newer than the root cell was when it was read.
+        self.clock = self.clock.max(reader.word(&root, shard::MODIFIED));
         let table = Table::from_raw(root.words()[shard::TABLE]);
         for name in names {
             let item = reader.read(table, fingerprint_with(self.seed, name), name, &mut self.buf)?;
-            let found = item.map(|i| {
-                let score = self.buf[i.value.clone()].first_chunk().map_or(0.0, |b| f64::from_le_bytes(*b));
-                Item { value: i.value, score }
-            });
+            let found = item.map(|i| Item { score: score_of(&self.buf[i.value.clone()]), value: i.value });
             f(&self.buf, found);
         }
         if reader.seqlock_validate(&root, change) { Ok(Ok(())) } else { Err(Again::Changed) }
@@ -74,6 +73,7 @@ impl PointReader {
                 let reader = &self.readers[shard];
                 let change = reader.seqlock_begin(&root).ok_or(Again::Changed)?;
                 let count = reader.word(&root, shard::COUNT);
+                self.clock = self.clock.max(reader.word(&root, shard::MODIFIED));
                 if !reader.seqlock_validate(&root, change) {
                     return Err(Again::Changed);
                 }

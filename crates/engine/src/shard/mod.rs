@@ -29,6 +29,7 @@ mod hash;
 mod keys;
 mod list;
 mod order;
+mod prepared;
 mod root;
 mod set;
 mod string;
@@ -40,6 +41,7 @@ mod value;
 mod zset;
 
 pub(crate) use big::{COUNT, MODIFIED, TABLE};
+pub use prepared::prepared_name;
 pub(crate) use root::{is_big, shape, type_of};
 pub use txn::{TxnHandle, TxnRecord};
 pub use types::{Expire, LexBound, Limits, ListEnd, Memory, ScoreBound, Version, ZAdded};

@@ -149,9 +149,11 @@ impl Shm {
         Ok(())
     }
 
+    /// Looks at the socket now and then, where nobody sleeps on it: a bell that is taken out of it before [`Connection::poll`] or
+    /// [`Connection::receive`] ends the announcement would wake nobody, and be the last.
     fn fruitless(&mut self) -> Result<(), Error> {
         self.fruitless += 1;
-        if self.fruitless >= LOOK_AT_SOCKET {
+        if self.fruitless >= LOOK_AT_SOCKET && !self.armed {
             self.fruitless = 0;
             self.look_at_socket()?;
         }

@@ -41,6 +41,7 @@ impl Participant {
         self.clock.see(proof.c);
         let (replies, record) = self.run_work(&info, &work, proof.c);
         let seq = self.shard.commit_seq(false);
+        self.retract(txn, &work);
         for (key, lock) in &work.keys {
             if *lock != Lock::Shared {
                 self.keys.entry(key.fingerprint).or_default().recent.push(txn);
@@ -166,7 +167,10 @@ impl Participant {
         self.log.push(crate::sim::Logged::Aborted(txn));
         self.release(txn, &t.work);
         match t.state {
-            State::Prepared { .. } => self.cool(&t.work),
+            State::Prepared { .. } => {
+                self.retract(txn, &t.work);
+                self.cool(&t.work);
+            }
             State::Waiting(_) => {
                 self.queue.retain(|w| !matches!(w, super::Waiting::Txn(other) if *other == txn));
             }

@@ -99,6 +99,9 @@ impl Participant {
             let _version = self.begin(&fingerprints, class, keys.len() > 1);
             self.run_command(command, args, reply);
             self.end(keys.len() > 1);
+            for (key, fingerprint) in keys {
+                self.mark_again(key, fingerprint);
+            }
             #[cfg(any(test, feature = "sim"))]
             {
                 self.wrote = _version.or_else(|| self.shard.written_under());
@@ -243,6 +246,9 @@ impl Participant {
         let version = self.begin(&written, if rmw { Class::Rmw } else { Class::Blind }, several);
         let replies = self.run_ops(work);
         self.end(several);
+        for (key, _) in &work.keys {
+            self.mark_again(&key.bytes, key.fingerprint);
+        }
         #[cfg(any(test, feature = "sim"))]
         if let Some(version) = version.or_else(|| self.shard.written_under()) {
             self.log.push(crate::sim::Logged::Executed(to, version));

@@ -146,6 +146,7 @@ impl Participant {
                 self.shard.heat(&key.bytes);
             }
         }
+        self.announce(txn, &work);
         self.timers.prepared.push_back((self.now_us + self.config.prepared_timeout_us, txn));
         self.send(to, Body::Prepared { txn, p }, out);
     }

@@ -87,6 +87,7 @@ pub fn commit_local(
             reply.truncate(start);
             reply.error(&e.to_string());
         }
+        p.mark_again(op.key, op.fingerprint);
         if let Some(info) = info {
             records.extend(p.shard.end_txn().map(|r| (op.at, r)));
             if over_shards {

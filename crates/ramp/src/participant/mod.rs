@@ -17,6 +17,7 @@ mod commit;
 mod execute;
 mod grant;
 mod local;
+mod prepared;
 mod reads;
 mod termination;
 

@@ -16,6 +16,8 @@ struct Candidates {
     lowest: Version,
     highest: Version,
     op: Option<usize>,
+    /// It had not been committed at its shard when the reader had it already.
+    early: bool,
 }
 
 pub(super) fn check(history: &History) -> Result<(), String> {
@@ -45,7 +47,7 @@ fn candidates(
 ) -> Result<Candidates, String> {
     let changes = oracle.items.get(item).map_or(&[][..], Vec::as_slice);
     let until = r.ended.unwrap_or(u64::MAX);
-    let of: Vec<&Change> = changes.iter().filter(|c| c.value == *value && c.step <= until).collect();
+    let of: Vec<&Change> = changes.iter().filter(|c| c.value == *value && c.known <= until).collect();
     let first = if value.is_none() { Some(Version::default()) } else { of.first().map(|c| c.version) };
     let Some(lowest) = first else {
         return Err(format!(
@@ -57,7 +59,8 @@ fn candidates(
     };
     let highest = of.last().map_or(lowest, |c| c.version);
     let op = if of.len() == 1 && value.is_some() { Some(of[0].op) } else { None };
-    Ok(Candidates { lowest, highest, op })
+    let early = value.is_some() && of.iter().all(|c| c.step > until);
+    Ok(Candidates { lowest, highest, op, early })
 }
 
 /// What an operation read of keys that it had not written before.
@@ -90,6 +93,7 @@ fn observe(r: &Record, oracle: &Oracle) -> Result<Observed, String> {
 fn parsed(name: &str, args: &[&[u8]], reply: &[u8], oracle: &Oracle) -> Vec<(Item, Option<Vec<u8>>)> {
     let found = elements(reply);
     let whole = |key: &[u8]| (key.to_vec(), Vec::new());
+    let of = |sub: &&[u8]| (args[1].to_vec(), sub.to_vec());
     let of_key = |key: &[u8], mut has: BTreeMap<Vec<u8>, Vec<u8>>| {
         let known = oracle.items.keys().filter(|(k, _)| k == key).map(|(_, sub)| sub.clone());
         let all: BTreeSet<_> = known.chain(has.keys().cloned()).collect();
@@ -106,7 +110,13 @@ fn parsed(name: &str, args: &[&[u8]], reply: &[u8], oracle: &Oracle) -> Vec<(Ite
             let list = joined(found.iter().flatten().map(Vec::as_slice));
             vec![(whole(args[1]), (!list.is_empty()).then_some(list))]
         }
-        "hget" => vec![((args[1].to_vec(), args[2].to_vec()), found.first().cloned().flatten())],
+        "hget" | "hmget" | "zscore" | "zmscore" => {
+            args[2..].iter().zip(found).map(|(f, v)| (of(f), v)).collect()
+        }
+        "sismember" | "smismember" => {
+            let there = |n: i64| (n == 1).then(|| b"1".to_vec());
+            args[2..].iter().zip(integers(reply)).map(|(m, n)| (of(m), there(n))).collect()
+        }
         "hgetall" | "zrange" => of_key(args[1], pairs()),
         "smembers" => of_key(args[1], found.iter().flatten().map(|m| (m.clone(), b"1".to_vec())).collect()),
         "sunion" => {
@@ -134,6 +144,12 @@ pub(super) fn elements(reply: &[u8]) -> Vec<Option<Vec<u8>>> {
         }
     }
     all
+}
+
+/// The integers of a reply, in order.
+fn integers(reply: &[u8]) -> Vec<i64> {
+    let lines = reply.split(|b| *b == b'\n').filter_map(|line| line.strip_prefix(b":"));
+    lines.filter_map(|n| std::str::from_utf8(n).ok()?.trim_end().parse().ok()).collect()
 }
 
 /// Read Atomic: who saw one write of a transaction saw all of it, or what came after.
@@ -202,7 +218,9 @@ fn watches(history: &History, r: &Record, oracle: &Oracle) -> Result<(), String>
     Ok(())
 }
 
-/// Each item is linearizable: what ended before something else began is not later than it.
+/// Each item is linearizable: what ended before something else began is not later than it. A reader that has found the missing half of
+/// a transaction among the prepared versions is ahead of who reads that key alone, until its owner has committed it; that binds nobody but the reader
+/// ([`sessions`]).
 fn real_time(history: &History, seen: &[Observed], oracle: &Oracle) -> Result<(), String> {
     struct Event {
         began: u64,
@@ -217,6 +235,7 @@ fn real_time(history: &History, seen: &[Observed], oracle: &Oracle) -> Result<()
         let ended = r.ended.unwrap_or(u64::MAX);
         for (item, value) in seen {
             let c = candidates(r, item, value, oracle)?;
+            let ended = if c.early { u64::MAX } else { ended };
             let e = Event { began: r.began, ended, lowest: c.lowest, highest: c.highest, writes: false, op };
             events.entry(item).or_default().push(e);
         }

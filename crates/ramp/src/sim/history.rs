@@ -184,6 +184,10 @@ impl History {
         None
     }
 
+    pub(super) fn shows_prepared(&self) -> bool {
+        self.shards.iter().any(|s| s.shows_prepared())
+    }
+
     pub(super) fn isolation(&self) -> Isolation {
         self.isolation
     }

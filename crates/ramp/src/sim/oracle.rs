@@ -21,6 +21,8 @@ pub(super) struct Change {
     pub version: Version,
     /// When it was applied.
     pub step: u64,
+    /// When somebody could read it at the earliest: where prepared versions are shown, when its transaction was committed anywhere.
+    pub known: u64,
     /// What was applied before it.
     pub order: usize,
     /// The operation that wrote it.
@@ -36,6 +38,8 @@ pub(super) struct Oracle {
     pub by_op: BTreeMap<usize, Vec<(Item, Version)>>,
     /// The values of each key in order of versions, and when each was made.
     dumps: BTreeMap<Vec<u8>, Vec<(usize, Option<Dump>)>>,
+    /// When each transaction was first committed at one of its shards; empty where prepared versions are not shown.
+    first: BTreeMap<TxnId, u64>,
     shard: Shard,
     copies: Shard,
 }
@@ -94,8 +98,14 @@ impl Oracle {
         let region = kintsugidb_engine::Config { reserve_bytes: 1 << 30, ..Default::default() };
         let shard = Shard::create(1, region.clone()).map_err(|e| e.to_string())?;
         let copies = Shard::create(1, region).map_err(|e| e.to_string())?;
+        let mut first: BTreeMap<TxnId, u64> = BTreeMap::new();
+        if history.shows_prepared() {
+            for (txn, step) in history.applied.iter().filter_map(|a| Some((a.txn?, a.step))) {
+                first.entry(txn).and_modify(|f| *f = step.min(*f)).or_insert(step);
+            }
+        }
         let (items, by_op, dumps) = Default::default();
-        let mut oracle = Self { items, by_op, dumps, shard, copies };
+        let mut oracle = Self { items, by_op, dumps, first, shard, copies };
         let mut done = BTreeSet::new();
         for a in applied {
             if evaluated.contains(&a.txn) {
@@ -135,7 +145,8 @@ impl Oracle {
                 if effective || (value.is_none() && removed.contains(&sub)) {
                     let item = (key.clone(), sub);
                     let (version, step, order) = (a.version, a.step, a.order);
-                    let change = Change { version, step, order, op: a.op, value, effective };
+                    let known = a.txn.and_then(|txn| self.first.get(&txn).copied()).unwrap_or(step);
+                    let change = Change { version, step, known, order, op: a.op, value, effective };
                     self.items.entry(item.clone()).or_default().push(change);
                     self.by_op.entry(a.op).or_default().push((item, a.version));
                 }

@@ -132,6 +132,62 @@ impl Keys {
         }
     }
 
+    /// A command that reads items of a collection.
+    pub fn point(&mut self, rng: &mut Rng) -> Line {
+        let recent = |set: &String| {
+            let of_set = self.tokens.iter().rev().filter(|(s, _)| s == set).take(3);
+            of_set.map(|(_, token)| token.clone()).collect::<Vec<_>>()
+        };
+        let mut subs: Vec<String> = SUBS.map(str::to_owned).to_vec();
+        subs.retain(|_| rng.chance(700));
+        let (key, mut names, one, many) = match rng.below(5) {
+            0..=2 if !self.hashes.is_empty() => (Self::pick(rng, &self.hashes), subs, "HGET", "HMGET"),
+            3 if !self.sets.is_empty() => {
+                let set = Self::pick(rng, &self.sets);
+                let members = recent(&set);
+                (set, members, "SISMEMBER", "SMISMEMBER")
+            }
+            4 if !self.zsets.is_empty() => (Self::pick(rng, &self.zsets), subs, "ZSCORE", "ZMSCORE"),
+            _ => return self.read(rng),
+        };
+        if names.is_empty() {
+            return self.read(rng);
+        }
+        let command = if rng.chance(400) { one } else { many };
+        if command == one {
+            names.truncate(1);
+        }
+        [line(&[command, &key]), names].concat()
+    }
+
+    /// A command that writes several items of a collection.
+    pub fn items(&mut self, rng: &mut Rng) -> Line {
+        let n = 1 + rng.below(SUBS.len());
+        match rng.below(5) {
+            0..=2 if !self.hashes.is_empty() => {
+                let pairs: Vec<_> = SUBS[..n].iter().flat_map(|f| [(*f).to_owned(), self.token()]).collect();
+                [line(&["HSET", &Self::pick(rng, &self.hashes)]), pairs].concat()
+            }
+            3 if !self.sets.is_empty() => {
+                let set = Self::pick(rng, &self.sets);
+                let members: Vec<_> = (0..n).map(|_| self.token()).collect();
+                self.tokens.extend(members.iter().map(|m| (set.clone(), m.clone())));
+                [line(&["SADD", &set]), members].concat()
+            }
+            4 if !self.zsets.is_empty() => {
+                let scores: Vec<_> = SUBS[..n]
+                    .iter()
+                    .flat_map(|m| {
+                        self.token += 1;
+                        [self.token.to_string(), (*m).to_owned()]
+                    })
+                    .collect();
+                [line(&["ZADD", &Self::pick(rng, &self.zsets)]), scores].concat()
+            }
+            _ => self.blind(rng),
+        }
+    }
+
     /// A command that needs the values of two keys, of different shards, to decide what it writes. (Of one shard's, the checker would have
     /// to know that what it read may be changed later at an earlier version: PROTOCOL rule 6.)
     fn moving(&mut self, rng: &mut Rng) -> Line {

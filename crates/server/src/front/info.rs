@@ -116,6 +116,7 @@ impl Worker {
                 line("one_sided_retries", &self.total(|s| &s.one_sided_retries));
                 line("one_sided_fallbacks", &self.total(|s| &s.one_sided_fallbacks));
                 line("one_sided_fractures", &self.total(|s| &s.fractures));
+                line("one_sided_prepared", &self.total(|s| &s.one_sided_prepared));
                 line("transactions", &self.total(|s| &s.transactions));
                 line("transactions_local", &self.total(|s| &s.local_transactions));
                 line("transactions_open", &self.total(|s| &s.open));

@@ -83,6 +83,18 @@ impl Native {
         self.out.len() - self.sent
     }
 
+    /// Looks again at what is left to be sent, once a sleep has been announced, which may have sent it: nobody wakes a connection for room that it
+    /// has. `false`: there is room for more.
+    fn rests(&mut self) -> bool {
+        if self.unsent {
+            match self.link.flush() {
+                Ok(all) => self.unsent = !all,
+                Err(_) => return false,
+            }
+        }
+        self.unsent || self.waiting() == 0
+    }
+
     /// Sends replies and answers, as far as there is room. `Ok(true)`: all of it.
     ///
     /// A RESP frame carries what the session knows then. While a transaction of the connection is in hand its session is with the

@@ -165,7 +165,7 @@ impl Worker {
                 let Some(native) = conn.native() else { return };
                 let silent = now.saturating_duration_since(native.active) >= spin;
                 // While it may not go on, its requests stay in the ring: what holds them up wakes it.
-                let asleep = silent && !matches!(native.link.arm(), Ok(false));
+                let asleep = silent && !matches!(native.link.arm(), Ok(false)) && native.rests();
                 native.awake = !asleep;
                 native.watched = asleep && native.unsent;
                 if !asleep {

@@ -1,5 +1,7 @@
 //! Lookups word by word, with the owner at work between any two words: what is found must have been there meanwhile.
+use super::lookup::Stage;
 use super::*;
+use crate::layout::{SEQ_MASK, Shape, Table, cell};
 use crate::{Arena, Config, NewCell, hash};
 
 struct Random(u64);
@@ -60,6 +62,7 @@ impl World {
                     key: &name(key),
                     value: &[&value],
                     ts: self.ts,
+                    words: (self.random.next(3) == 0).then_some([2 * self.ts, 0, 0, self.ts]),
                     ..NewCell::default()
                 };
                 self.arena.publish(Table::ROOT, hash(&name(key)), &cell).unwrap();
@@ -123,6 +126,15 @@ impl World {
 struct Cache {
     descriptor: Option<Descriptor>,
     addresses: Vec<Option<Address>>,
+    /// Witnesses that held, and that did not.
+    held: u64,
+    changed: u64,
+}
+
+impl Cache {
+    fn new() -> Self {
+        Self { addresses: vec![None; KEYS], ..Self::default() }
+    }
 }
 
 /// Looks one key up. Answers whether it was found, and panics if that is not what it was meanwhile. `None`: busy.
@@ -143,9 +155,14 @@ fn look_up(w: &mut World, cache: &mut Cache, key: usize, pause: u64) -> Option<b
         }
     };
     cache.descriptor = lookup.descriptor();
-    let (found, address) = match outcome {
-        Outcome::Found(item) => (Some(item.value.clone()), Some(item.address)),
-        Outcome::Absent => (None, None),
+    let (found, address, witness) = match outcome {
+        Outcome::Found(item) => {
+            let words = [[0; 4], [2 * item.ts, 0, 0, item.ts]];
+            assert!(words.contains(&item.words), "key {key}: the words of who had the place before");
+            let witness = if item.words[0] == 0 { item.witness() } else { item.unchanged().unwrap() };
+            (Some(item.value.clone()), Some(item.address), witness)
+        }
+        Outcome::Absent(witness) => (None, None, witness),
     };
     cache.addresses[key] = address;
     assert!(
@@ -153,6 +170,20 @@ fn look_up(w: &mut World, cache: &mut Cache, key: usize, pause: u64) -> Option<b
         "key {key}: {found:?} is not among {:?}",
         &w.history[key][began..]
     );
+    let (then, since) = (w.history[key].len(), w.random.next(3));
+    (0..since).for_each(|_| w.act());
+    let now = w.history[key].len();
+    let words = w.read(&witness.ask(), pause);
+    if witness.holds(&words) {
+        assert_eq!(
+            (then, w.history[key][then - 1].as_ref()),
+            (now, found.as_ref()),
+            "key {key}: a false witness"
+        );
+        cache.held += 1;
+    } else {
+        cache.changed += 1;
+    }
     Some(found.is_some())
 }
 
@@ -160,7 +191,7 @@ fn look_up(w: &mut World, cache: &mut Cache, key: usize, pause: u64) -> Option<b
 fn a_lookup_finds_what_the_key_was_while_it_ran() {
     for seed in 0..60 {
         let mut w = World::new(seed);
-        let mut cache = Cache { descriptor: None, addresses: vec![None; KEYS] };
+        let mut cache = Cache::new();
         let (mut found, mut absent, mut busy) = (0, 0, 0);
         for round in 0..400 {
             // From an idle owner to one who acts at every third word.
@@ -179,6 +210,12 @@ fn a_lookup_finds_what_the_key_was_while_it_ran() {
             }
         }
         assert!(found > 100 && absent > 5, "seed {seed}: {found} found, {absent} absent, {busy} busy");
+        assert!(
+            cache.held > 100 && cache.changed > 5,
+            "seed {seed}: {} held, {} not",
+            cache.held,
+            cache.changed
+        );
     }
 }
 
@@ -188,7 +225,7 @@ fn ranges_that_are_read_in_another_order_are_noticed() {
         let run = || {
             let mut w = World::new(seed);
             w.backwards = true;
-            let mut cache = Cache { descriptor: None, addresses: vec![None; KEYS] };
+            let mut cache = Cache::new();
             for round in 0..400 {
                 let key = w.random.next(KEYS as u64) as usize;
                 look_up(&mut w, &mut cache, key, [40, 10, 3][round % 3]);
@@ -245,7 +282,7 @@ fn links_are_followed_from_cached_addresses() {
             let words = w.read(lookup.ask(), u64::MAX);
             match lookup.feed(&words).unwrap() {
                 Some(Outcome::Found(item)) => return (item, lookup.descriptor(), lookup.followed(), rounds),
-                Some(Outcome::Absent) => panic!("it is there"),
+                Some(Outcome::Absent(_)) => panic!("it is there"),
                 None => {}
             }
         }
@@ -264,6 +301,72 @@ fn links_are_followed_from_cached_addresses() {
     publish(&mut w, &large);
     assert_eq!(get(&mut w, None, descriptor).0.value, large);
     assert_eq!(get(&mut w, Some(two.address), descriptor).0.value, large);
+}
+
+/// A flush leaves most cells as they are, to be freed later.
+#[test]
+#[cfg_attr(miri, ignore = "thousands of cells")]
+fn an_address_is_worth_nothing_after_a_flush() {
+    let mut w = World::new(3);
+    let region = w.arena.reader().region.len();
+    let names: Vec<_> = (0..4000).map(|i| format!("many-{i}").into_bytes()).collect();
+    for name in &names {
+        let cell = NewCell { key: name, value: &[b"v"], ts: 1, ..NewCell::default() };
+        w.arena.publish(Table::ROOT, hash(name), &cell).unwrap();
+    }
+    let end = |w: &mut World, mut lookup: Lookup<'_>| {
+        loop {
+            let words = w.read(lookup.ask(), u64::MAX);
+            if let Some(outcome) = lookup.feed(&words).unwrap() {
+                return (outcome, lookup.descriptor());
+            }
+        }
+    };
+    let mut found = Vec::new();
+    for name in &names {
+        match end(&mut w, Lookup::by_index(region, Table::ROOT, hash(name), name, None)) {
+            (Outcome::Found(item), descriptor) => found.push((item, descriptor)),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+    w.arena.flush();
+    let mut as_before = 0;
+    for (name, (item, descriptor)) in names.iter().zip(found) {
+        let head = w.read(&[Range { offset: item.address.cell.offset(), bytes: 24 }], u64::MAX);
+        as_before += usize::from(head[cell::LINK] == 0 && head[0] & SEQ_MASK == item.address.cell.seq());
+        let witness = item.witness();
+        assert!(!witness.holds(&w.read(&witness.ask(), u64::MAX)), "it was flushed");
+        let lookup = Lookup::by_address(region, Table::ROOT, hash(name), name, descriptor, item.address);
+        assert!(matches!(end(&mut w, lookup).0, Outcome::Absent(_)), "it was flushed");
+    }
+    assert!(as_before > 1000, "the cells did not look alive: nothing was tested");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a large cell")]
+fn what_can_never_be_read_is_given_up_at_once() {
+    let mut w = World::new(9);
+    let region = w.arena.reader().region.len();
+    let large = vec![7; MAX_CELL as usize];
+    let cell = NewCell { key: b"k", value: &[&large], ts: 1, ..NewCell::default() };
+    w.arena.publish(Table::ROOT, hash(b"k"), &cell).unwrap();
+    let table = w.arena.new_table(1).unwrap();
+    w.arena.drop_table(table);
+    let nowhere = Table::from_raw(Ref::new(region, 2).to_raw());
+    for t in [Table::ROOT, table, nowhere] {
+        let mut lookup = Lookup::by_index(region, t, hash(b"k"), b"k", None);
+        let mut rounds = 0;
+        loop {
+            rounds += 1;
+            assert!(rounds < 5 && lookup.ask().iter().all(|r| r.offset + r.bytes <= region));
+            let words = w.read(lookup.ask(), u64::MAX);
+            match lookup.feed(&words) {
+                Ok(None) => {}
+                other => break assert_eq!(other, Err(Busy)),
+            }
+        }
+        assert_eq!(lookup.retries(), 1);
+    }
 }
 
 #[test]
@@ -298,7 +401,8 @@ fn garbage_makes_a_lookup_end_and_never_leave_the_region() {
     let mut random = Random(99);
     for round in 0..3000u64 {
         let region = 1 << 20;
-        let start = Address { cell: Ref::from_raw(random.next(u64::MAX)), bytes: random.next(4096) };
+        let cell = Ref::from_raw(random.next(u64::MAX));
+        let start = Address { cell, bytes: random.next(4096), flushes: 0 };
         let mut lookup = if round % 2 == 0 {
             Lookup::by_index(region, Table::ROOT, hash(b"k"), b"k", None)
         } else {
@@ -321,7 +425,7 @@ fn garbage_makes_a_lookup_end_and_never_leave_the_region() {
                 .collect();
             match lookup.feed(&words) {
                 Ok(Some(Outcome::Found(item))) => assert_eq!(item.value, b"never", "a checksum by chance"),
-                Ok(Some(Outcome::Absent)) | Err(Busy) => break,
+                Ok(Some(Outcome::Absent(_))) | Err(Busy) => break,
                 Ok(None) => {}
             }
         }
