@@ -391,7 +391,9 @@ module kintsugi_core #(
     end
   end
 
-  // ---- order units: the low bits of a directory's number name its unit; new ones go round ------------------------
+  // ---- order units: the low bits of a directory's number name its unit ------------------------------------------
+  // New ones go round, past a unit that does not take one now. The turn moves only while there is a new one: were it
+  // to move always, sets made at a steady pace would all meet the same unit.
   localparam int UD = DIR_BITS - OB;
   logic [ORDERS*N-1:0] oq_rdy, oq_v;
   logic [ORDERS-1:0] o_ok, o_full, o_empty;
@@ -401,6 +403,8 @@ module kintsugi_core #(
   logic [ORDERS*5-1:0] o_mlen;
   logic [ORDERS*128-1:0] o_member;
   logic [7:0] turn_q;
+  logic [N-1:0] or_fresh;
+  always_comb for (int i = 0; i < N; i++) or_fresh[i] = or_v[i] && or_new[i] && or_op[i*2+:2] == OrInsert;
   for (genvar u = 0; u < ORDERS; u++) begin : g_order
     logic [N-1:0] want, pick, mask_q;
     logic o_rdy, o_v;
@@ -415,8 +419,8 @@ module kintsugi_core #(
     logic [UD-1:0] unit_dir;
     always_comb begin
       for (int i = 0; i < N; i++)
-        want[i] = or_v[i] && (ORDERS == 1 || ((or_new[i] && or_op[i*2+:2] == OrInsert ? {24'd0, turn_q} :
-            {{(32-DIR_BITS){1'b0}}, or_dir[i*DIR_BITS+:DIR_BITS]}) & (ORDERS - 1)) == u);
+        want[i] = or_v[i] && (ORDERS == 1 ||
+            ((or_fresh[i] ? {24'd0, turn_q} : {{(32-DIR_BITS){1'b0}}, or_dir[i*DIR_BITS+:DIR_BITS]}) & (ORDERS - 1)) == u);
       id = '0;
       op = '0;
       anew = 1'b0;
@@ -515,7 +519,7 @@ module kintsugi_core #(
 `endif
       if (|al_v) al_mask_q <= ~(al_rdy | (al_rdy - 1'b1));
       if (|fr_v) fr_mask_q <= ~(fr_rdy | (fr_rdy - 1'b1));
-      turn_q <= turn_q + 8'd1;
+      if (|or_fresh) turn_q <= turn_q + 8'd1;
       cycles_q <= cycles_q + 64'd1;
       if (p_take && !p_drop) n_in_q <= n_in_q + 64'd1;
       if (m_end) begin
