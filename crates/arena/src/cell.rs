@@ -12,7 +12,7 @@
 //! The checksum covers `w0`, `ts`, the extensions but WORDS, the key and the value: everything that does not change after
 //! publication. Lengths share a word with the sequence, so they cannot be torn from it.
 
-use crate::layout::{Kind, PLAIN_MASK, Ref, SEQ_MASK, Shape, cell, flag, plain};
+use crate::layout::{Kind, PLAIN_MASK, Ref, SEQ_MASK, Shape, cell, current_link, flag, plain};
 use crate::region::{Region, le_word, words_equal};
 use crate::sync::{AtomicU64, Ordering, Safeguard, fence, kept};
 
@@ -88,7 +88,7 @@ impl NewCell<'_> {
             fence(Ordering::Release);
         }
         words[cell::TS].store(self.ts, Ordering::Relaxed);
-        words[cell::LINK].store(0, Ordering::Relaxed);
+        words[cell::LINK].store(current_link(seq), Ordering::Relaxed);
         let mut sum = Checksum::new(w0, self.ts);
         let mut at = cell::FIXED;
         if shape.flags() != 0 {

@@ -5,7 +5,8 @@ use crate::grow::hash_of;
 use crate::heap::Use;
 use crate::index::{self, Descriptor};
 use crate::layout::{
-    BUCKET, INVALIDATED, Kind, PAGE, Ref, Table, cell, control_link, entry_offset, superblock, table,
+    BUCKET, INVALIDATED, Kind, PAGE, Ref, Table, cell, control_link, current_link, entry_offset, superblock,
+    table,
 };
 use crate::owner::Arena;
 use crate::sync::Ordering;
@@ -116,7 +117,7 @@ impl Arena {
                     return Err(format!("the cell at {offset} is not at home"));
                 }
                 let link = self.region.load(offset + 8 * cell::LINK as u64, Ordering::Relaxed);
-                if shape.seq() & 1 != 0 || !(link == 0 || link == INVALIDATED) {
+                if shape.seq() & 1 != 0 || !(link == current_link(shape.seq()) || link == INVALIDATED) {
                     return Err(format!("the index leads to the cell at {offset}, which is not current"));
                 }
                 if !self.reader().checksum_holds(Ref::new(offset, shape.seq())) {

@@ -6,7 +6,7 @@
 //! ```text
 //! entry   | tag 16 (63..48) | spare 4 | offset in granules 40 (43..4) | lines 4 (3..0) |      0 = empty
 //! w0      | value length 16 | key length 8 | flags 8 | kind 8 | sequence 24 (odd: not readable) |
-//! ref     | sequence 24 (63..40) | offset in granules 40 |                            link: 0 = current, 1 = look in the index
+//! ref     | sequence 24 (63..40) | offset in granules 40 |                            link: a ref, or see [`Link`]
 //! array   | changes 16 (63..48) | shift 6 (47..42) | factor 2 (41..40) | offset in granules 40 |
 //! control | changes 24 (63..40) | offset of the overflow bucket 40 |
 //! ```
@@ -23,7 +23,7 @@ pub const PAGE: u64 = if cfg!(loom) { 256 } else { 4096 };
 /// "KINTSUGI", the first word of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"KINTSUGI");
 /// The version of this layout. A reader refuses any other.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// Byte offsets in the superblock, which fills the first page.
 pub mod superblock {
@@ -86,7 +86,7 @@ pub mod cell {
     pub const W0: usize = 0;
     /// Commit timestamp.
     pub const TS: usize = 1;
-    /// 0 = current; [`super::LOOK_IN_INDEX`]; [`super::INVALIDATED`]; otherwise the cell (and generation) that replaced this one.
+    /// What became of the cell: see [`super::Link`].
     pub const LINK: usize = 2;
     /// Words of the fixed header; the extensions that the flags name follow.
     pub const FIXED: usize = 3;
@@ -98,6 +98,42 @@ pub const LOOK_IN_INDEX: u64 = 1;
 
 /// The link of a current cell whose key a transaction is about to write, where readers are to ask the owner until it has.
 pub const INVALIDATED: u64 = 2;
+
+/// Instead of an offset, in the link of a current cell: the rest is the cell's own sequence. So the link alone, one word, says that this
+/// generation of the place is current; neither another generation nor the list of free places can look like it.
+const OWN: u64 = 3;
+
+/// The link of a current cell of this sequence.
+#[inline]
+pub(crate) fn current_link(seq: u64) -> u64 {
+    OWN | (seq & SEQ_MASK) << 40
+}
+
+/// What a link says.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Link {
+    /// Nothing has replaced the cell.
+    Current,
+    /// See [`INVALIDATED`].
+    Invalidated,
+    /// See [`LOOK_IN_INDEX`].
+    LookInIndex,
+    /// The cell, and its generation, that replaced this one; or anything, if the place is not a cell.
+    To(Ref),
+}
+
+impl Link {
+    /// The link of a cell whose `w0` is confirmed, or will be: its own sequence is not compared.
+    #[inline]
+    pub fn of(link: u64) -> Link {
+        match link & OFFSET_MASK {
+            OWN => Link::Current,
+            _ if link == INVALIDATED => Link::Invalidated,
+            _ if link == LOOK_IN_INDEX => Link::LookInIndex,
+            _ => Link::To(Ref::from_raw(link)),
+        }
+    }
+}
 
 /// Flags of a cell: each names an extension, and they stand in this order.
 pub mod flag {

@@ -16,8 +16,8 @@ use crate::heap::{Heap, Use};
 use crate::index::{self, Descriptor, Slot};
 use crate::layout::{
     Array, BUCKET, GRANULE, Kind, LAYOUT_VERSION, LOOK_IN_INDEX, MAGIC, MAX_SLAB, PAGE, Ref, SEQ_MASK, Table,
-    cell, class_bytes, class_of, code_for, control_bump, control_with_link, entry, entry_offset, flag,
-    superblock, table,
+    cell, class_bytes, class_of, code_for, control_bump, control_with_link, current_link, entry,
+    entry_offset, flag, superblock, table,
 };
 use crate::reader::Reader;
 use crate::region::Region;
@@ -422,7 +422,9 @@ impl Arena {
         }
         let shape = shape_at(&self.region, r.offset());
         let link = r.offset() + 8 * cell::LINK as u64;
-        if shape.kind() == Some(Kind::Txn) && self.region.load(link, Ordering::Relaxed) == 0 {
+        if shape.kind() == Some(Kind::Txn)
+            && self.region.load(link, Ordering::Relaxed) == current_link(r.seq())
+        {
             self.region.store(link, LOOK_IN_INDEX, Ordering::Release);
             self.heap.retire(r.offset(), 8 * shape.words() as u64, Use::Cell);
         }

@@ -4,8 +4,9 @@
 //! name a transaction and a key, so that who knows of a transaction from one of its other keys finds the rest of it. Or the **invalidation** of "RAMP over RDMA" (algorithm 1): a mark in the current cell, set at prepare, at which a reader asks the
 //! owner.
 use crate::Error;
+use crate::cell::shape_at;
 use crate::index;
-use crate::layout::{INVALIDATED, Table, cell, entry_offset, superblock};
+use crate::layout::{INVALIDATED, Table, cell, current_link, entry_offset, superblock};
 use crate::owner::Arena;
 use crate::sync::Ordering;
 
@@ -34,8 +35,9 @@ impl Arena {
     pub fn invalidate(&mut self, hash: u64, key: &[u8], marked: bool) {
         let Some(d) = self.descriptor(Table::ROOT) else { return };
         if let Some(slot) = index::find(&self.region, d.home(&self.region, hash), hash, key) {
-            let link = entry_offset(slot.entry) + 8 * cell::LINK as u64;
-            self.region.store(link, if marked { INVALIDATED } else { 0 }, Ordering::Release);
+            let at = entry_offset(slot.entry);
+            let link = if marked { INVALIDATED } else { current_link(shape_at(&self.region, at).seq()) };
+            self.region.store(at + 8 * cell::LINK as u64, link, Ordering::Release);
         }
     }
 }

@@ -3,7 +3,7 @@ use super::quick::Quick;
 use super::{Answer, LARGE, Reader, Seen, Witness, read_fence};
 use crate::index::{candidates, preferred_candidates};
 use crate::layout::{
-    Array, BUCKET_WORDS, INVALIDATED, Kind, LOOK_IN_INDEX, PAGE, Ref, Shape, Table, cell, control_link,
+    Array, BUCKET_WORDS, Kind, LOOK_IN_INDEX, Link, PAGE, Ref, Shape, Table, cell, control_link,
     entry_offset, extension_at, flag, superblock, table,
 };
 use crate::region::{append, words_equal};
@@ -247,15 +247,17 @@ impl Reader {
         }
         hit.quick.flushes = sight.flushes;
         hit.absent = None;
-        hit.invalidated = link == INVALIDATED;
-        if link == 0 || hit.invalidated {
-            return Ok(Verdict::Found);
-        }
+        hit.invalidated = link == Link::Invalidated;
+        let target = match link {
+            Link::Current | Link::Invalidated => return Ok(Verdict::Found),
+            Link::LookInIndex => None,
+            Link::To(target) => Some(target),
+        };
         out.truncate(start);
-        if link == LOOK_IN_INDEX {
-            return Ok(Verdict::Removed);
+        match target {
+            None => Ok(Verdict::Removed),
+            Some(target) => self.follow::<COPY>(words, shape.w0, target, key, out, hit),
         }
-        self.follow::<COPY>(words, shape.w0, Ref::from_raw(link), key, out, hit)
     }
 
     /// From a superseded cell to the current one. `first` and `first_w0` are of the confirmed cell where the index led.
@@ -289,11 +291,11 @@ impl Reader {
             if !confirm() {
                 return Err(Again);
             }
-            hit.invalidated = link == INVALIDATED;
+            hit.invalidated = link == Link::Invalidated;
             match link {
-                0 | INVALIDATED => return Ok(Verdict::Found),
-                LOOK_IN_INDEX => return Err(Again),
-                _ => target = Ref::from_raw(link),
+                Link::Current | Link::Invalidated => return Ok(Verdict::Found),
+                Link::LookInIndex => return Err(Again),
+                Link::To(next) => target = next,
             }
             out.truncate(start);
         }
@@ -333,7 +335,7 @@ impl Reader {
         shape: &Shape,
         out: &mut Vec<u8>,
         hit: &mut Hit,
-    ) -> Result<u64, Again> {
+    ) -> Result<Link, Again> {
         hit.quick.kind = shape.kind().ok_or(Again)?;
         hit.quick.offset = offset;
         hit.quick.w0 = shape.w0;
@@ -349,6 +351,6 @@ impl Reader {
             let at = shape.value_at();
             append(&words[at..at + shape.value_len.div_ceil(8)], shape.value_len, out);
         }
-        Ok(words[cell::LINK].load(Ordering::Acquire))
+        Ok(Link::of(words[cell::LINK].load(Ordering::Acquire)))
     }
 }

@@ -3,7 +3,7 @@
 use super::{Reader, Seen, read_fence};
 use crate::index::{LINE_WORDS, line_candidates, preferred_line};
 use crate::layout::{
-    Array, Kind, PAGE, PLAIN_MASK, Ref, SEQ_MASK, Table, cell, entry_offset, plain, superblock, table,
+    Array, Kind, Link, PAGE, PLAIN_MASK, Ref, SEQ_MASK, Table, cell, entry_offset, plain, superblock, table,
 };
 use crate::region::{copy_behind, words_equal};
 use crate::sync::{AtomicU64, Ordering, Safeguard, kept};
@@ -133,7 +133,7 @@ impl Reader {
             && line.table[table::CURRENT].load(Ordering::Relaxed) == line.current.0
             && line.table[table::W0].load(Ordering::Relaxed) == line.table_w0;
         let kind = Kind::from_u8((w0 >> 24) as u8)?;
-        if !confirmed || link != 0 {
+        if !confirmed || Link::of(link) != Link::Current {
             return None;
         }
         if COPY {

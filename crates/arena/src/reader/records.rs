@@ -1,6 +1,6 @@
 //! What is read besides keys: whether an answer still holds, transactions' records, the words of big collections, counts.
 use super::{LARGE, Reader, Seen, Witness, read_fence};
-use crate::layout::{Array, Kind, Ref, SEQ_MASK, Shape, Table, cell, flag, superblock, table};
+use crate::layout::{Array, Kind, Ref, SEQ_MASK, Shape, Table, cell, current_link, flag, superblock, table};
 use crate::region::append;
 use crate::sync::{AtomicU64, Ordering, Safeguard, fence, kept};
 
@@ -23,7 +23,7 @@ impl Reader {
         let tid = value.next()?.load(Ordering::Relaxed);
         out.extend(value.map(|word| word.load(Ordering::Relaxed)));
         read_fence();
-        let freed = words[cell::LINK].load(Ordering::Acquire) != 0;
+        let freed = words[cell::LINK].load(Ordering::Acquire) != current_link(shape.seq());
         let same = !kept(Safeguard::SecondLook) || words[cell::W0].load(Ordering::Relaxed) == shape.w0;
         if same && !freed {
             Some(tid)
@@ -136,7 +136,9 @@ impl Reader {
             let w0 = head[cell::W0].load(Ordering::Acquire);
             let link = head[cell::LINK].load(Ordering::Acquire);
             fence(Ordering::Acquire);
-            return w0 & SEQ_MASK == cell.seq() && link == 0 && head[cell::W0].load(Ordering::Relaxed) == w0;
+            return w0 & SEQ_MASK == cell.seq()
+                && link == current_link(cell.seq())
+                && head[cell::W0].load(Ordering::Relaxed) == w0;
         }
         let (array, bucket) = (Array(witness.place), u64::from(witness.bucket));
         let Some(home) = self.region.try_words(array.bucket_offset(bucket), 1) else { return false };

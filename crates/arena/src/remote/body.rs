@@ -52,6 +52,11 @@ impl Body<'_> {
         (self.cell[self.shape.words() - 1] >> 32) as u32 == sum.value()
     }
 
+    pub fn address(&self, this: Ref, flushes: u64) -> Address {
+        let mutable = self.shape.extension(flag::WORDS).is_some();
+        Address { cell: this, bytes: 8 * self.shape.words() as u64, mutable, flushes }
+    }
+
     pub fn item(&self, this: Ref, flushes: u64) -> Result<Item, Again> {
         let words = match self.shape.extension(flag::WORDS) {
             Some(at) => self.cell[at..at + 4].try_into().map_err(|_| Again)?,
@@ -67,7 +72,7 @@ impl Body<'_> {
             words,
             value: self.bytes(self.shape.value_at(), self.shape.value_len),
             invalidated: self.cell[cell::LINK] == INVALIDATED,
-            address: Address { cell: this, bytes: 8 * self.shape.words() as u64, flushes },
+            address: self.address(this, flushes),
         })
     }
 }

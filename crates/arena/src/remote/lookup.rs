@@ -6,7 +6,7 @@ use super::{
     w0_of, word,
 };
 use crate::layout::{
-    Array, BUCKET_WORDS, INVALIDATED, LOOK_IN_INDEX, PAGE, Ref, SEQ_MASK, SLOTS, Table, cell, control_link,
+    Array, BUCKET_WORDS, Link, PAGE, Ref, SEQ_MASK, SLOTS, Table, cell, control_link, current_link,
     entry_offset, flag, table,
 };
 
@@ -118,6 +118,16 @@ impl<'k> Lookup<'k> {
     /// Whether the next words may be the last ones.
     pub fn may_end(&self) -> bool {
         !matches!(self.stage, Stage::Descriptor | Stage::Bucket { .. })
+    }
+
+    /// What will tell whether the key is still what it was, if it is found where it is looked for now: at an address, in one cell.
+    pub fn expected_witness(&self) -> Option<Witness> {
+        match self.stage {
+            Stage::Cached(Address { cell, mutable: false, flushes, .. }) => {
+                Some(Witness::Present { cell, flushes, change: None })
+            }
+            _ => None,
+        }
     }
 
     /// The table's descriptor as it was seen last, for the next lookup.
@@ -306,8 +316,7 @@ impl<'k> Lookup<'k> {
         }
         let this = Ref::new(offset, shape.seq());
         if shape.extension(flag::WORDS).is_some() && body.checksum_holds() {
-            let address = Address { cell: this, bytes: 8 * shape.words() as u64, flushes: self.flushes };
-            self.ask_address(address)?;
+            self.ask_address(body.address(this, self.flushes))?;
             return Ok(None);
         }
         self.on_cell(&body, this, this, 0)
@@ -316,16 +325,22 @@ impl<'k> Lookup<'k> {
     fn ask_address(&mut self, address: Address) -> Result<(), Again> {
         let cell = self.cell_range(address.cell.offset(), address.bytes)?;
         self.stage = Stage::Cached(address);
-        self.ask = vec![cell, word(address.cell.offset()), FLUSHES];
+        self.ask = vec![cell];
+        if address.mutable {
+            self.ask.push(word(address.cell.offset()));
+        }
+        self.ask.push(FLUSHES);
         Ok(())
     }
 
     fn on_cached(&mut self, words: &[u64], address: Address) -> Attempt {
-        let [cell @ .., again, flushes] = words else { return Err(Again) };
+        let [cell @ .., flushes] = words else { return Err(Again) };
+        let (again, cell) = if address.mutable { cell.split_last().ok_or(Again)? } else { (&cell[0], cell) };
         let shape = Body::shape(cell)?.map_err(|_| Again)?;
         let body = Body { cell, shape };
         let there = *again == shape.w0 && shape.seq() == address.cell.seq() && *flushes == address.flushes;
-        if !there || !body.key_is(self.key) {
+        let as_known = shape.extension(flag::WORDS).is_some() == address.mutable;
+        if !there || !as_known || !body.key_is(self.key) {
             return Err(Again);
         }
         self.flushes = address.flushes;
@@ -366,15 +381,17 @@ impl<'k> Lookup<'k> {
         if !body.checksum_holds() {
             return Err(Again);
         }
-        match body.cell[cell::LINK] {
-            0 | INVALIDATED => Ok(Some(Outcome::Found(Box::new(body.item(this, self.flushes)?)))),
-            LOOK_IN_INDEX => Err(Again),
-            link if hops < HOPS => {
+        let link = body.cell[cell::LINK];
+        match Link::of(link) {
+            Link::Current if link == current_link(this.seq()) => {}
+            Link::Invalidated => {}
+            Link::To(target) if hops < HOPS => {
                 self.followed += 1;
-                self.ask_link(first, Ref::from_raw(link), hops + 1, GUESS)?;
-                Ok(None)
+                self.ask_link(first, target, hops + 1, GUESS)?;
+                return Ok(None);
             }
-            _ => Err(Again),
+            Link::Current | Link::LookInIndex | Link::To(_) => return Err(Again),
         }
+        Ok(Some(Outcome::Found(Box::new(body.item(this, self.flushes)?))))
     }
 }

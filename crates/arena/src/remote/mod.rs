@@ -1,7 +1,7 @@
 //! Reading a region that is not mapped here: a lookup as a state machine that asks for ranges of bytes and is fed what they held.
 //!
 //! ```text
-//!   by address   cell | its w0 again | flushes                                       one round trip
+//!   by address   cell | its w0 again, if it has mutable words | flushes               one round trip
 //!   by index     (the descriptor, word by word)                                      unless it is known
 //!                control word | bucket                                               one
 //!                cell | entry again | w0 again | array again                         one     ... and so for every candidate
@@ -15,9 +15,9 @@
 //! is later than everything before it, as in `reader.rs`, whose procedure this is. What is different:
 //!
 //! - There is no fence between the words of a cell: its **checksum** says whether they belong together, also where the key is another's. It does not cover the link and the
-//!   mutable words; those are of the generation that `w0` named before and after, or of a time before the cell was published. A link
-//!   from then is followed or begins the lookup again; none means that the cell became current within this lookup, which is as good. Mutable words
-//!   from then would be another's: a cell that has some is read again by its address, now that its generation is known to be published.
+//!   mutable words. A current cell's **link names its own generation**, so one look at it says that this generation was current then. Mutable words
+//!   are of the generation that `w0` named before and after, or of a time before the cell was published, when they would be another's: a cell that has
+//!   some is read again by its address, now that its generation is known to be published.
 //! - A cell at a *cached address* is believed only in the cached generation: it was published before the lookup began. Through the index,
 //!   the entry that leads to it is looked at again after it.
 //! - A flush leaves the cells of what it removed as they are until they are freed. So an address counts only as long as the region has not
@@ -60,6 +60,8 @@ pub struct Address {
     pub cell: Ref,
     /// Its bytes.
     pub bytes: u64,
+    /// Whether it has mutable words.
+    pub mutable: bool,
     /// How often the region had been flushed before it was found.
     pub flushes: u64,
 }
@@ -102,8 +104,8 @@ fn fields(t: Table) -> [Range; FIELDS] {
     [field(table::W0), FLUSHES, field(table::CURRENT), field(table::OLD), field(table::FRONTIER)]
 }
 
-/// How often a region was flushed.
-const FLUSHES: Range = Range { offset: superblock::ROOT_AT + 8 * table::FLUSHES as u64, bytes: 8 };
+/// How often a region was flushed. Where it ends a question it can be read later, and once for several questions.
+pub const FLUSHES: Range = Range { offset: superblock::ROOT_AT + 8 * table::FLUSHES as u64, bytes: 8 };
 
 /// What a table's descriptor begins with, while it is there.
 fn w0_of(t: Table) -> u64 {

@@ -1,7 +1,7 @@
 //! Records of transactions, and the epochs that they go by.
 use super::body::Body;
 use super::{Again, GUESS, MAX_CELL, Range, word};
-use crate::layout::{Kind, PAGE, Ref, SEQ_MASK, cell, flag, superblock};
+use crate::layout::{Kind, PAGE, Ref, SEQ_MASK, cell, current_link, flag, superblock};
 
 /// What a transaction's record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn feed_record(record: Ref, words: &[u64]) -> Result<Option<Record>, u64> {
     }
     let shape = Body::shape(cell).map_err(|Again| 0u64)??;
     let body = Body { cell, shape };
-    if shape.kind() != Some(Kind::Txn) || cell[cell::LINK] != 0 {
+    if shape.kind() != Some(Kind::Txn) || cell[cell::LINK] != current_link(record.seq()) {
         return Ok(None);
     }
     let (true, Some(at)) = (body.checksum_holds(), shape.extension(flag::WORDS)) else { return Err(0) };

@@ -1,7 +1,7 @@
 //! Lookups word by word, with the owner at work between any two words: what is found must have been there meanwhile.
 use super::lookup::Stage;
 use super::*;
-use crate::layout::{SEQ_MASK, Shape, Table, cell};
+use crate::layout::{Shape, Table, cell, current_link};
 use crate::{Arena, Config, NewCell, hash};
 
 struct Random(u64);
@@ -333,7 +333,7 @@ fn an_address_is_worth_nothing_after_a_flush() {
     let mut as_before = 0;
     for (name, (item, descriptor)) in names.iter().zip(found) {
         let head = w.read(&[Range { offset: item.address.cell.offset(), bytes: 24 }], u64::MAX);
-        as_before += usize::from(head[cell::LINK] == 0 && head[0] & SEQ_MASK == item.address.cell.seq());
+        as_before += usize::from(head[cell::LINK] == current_link(item.address.cell.seq()));
         let witness = item.witness();
         assert!(!witness.holds(&w.read(&witness.ask(), u64::MAX)), "it was flushed");
         let lookup = Lookup::by_address(region, Table::ROOT, hash(name), name, descriptor, item.address);
@@ -402,7 +402,7 @@ fn garbage_makes_a_lookup_end_and_never_leave_the_region() {
     for round in 0..3000u64 {
         let region = 1 << 20;
         let cell = Ref::from_raw(random.next(u64::MAX));
-        let start = Address { cell, bytes: random.next(4096), flushes: 0 };
+        let start = Address { cell, bytes: random.next(4096), mutable: random.next(2) == 1, flushes: 0 };
         let mut lookup = if round % 2 == 0 {
             Lookup::by_index(region, Table::ROOT, hash(b"k"), b"k", None)
         } else {

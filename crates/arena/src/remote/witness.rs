@@ -1,14 +1,14 @@
 //! Whether what a lookup found is still so: a second look that fetches words, not cells.
 //!
 //! ```text
-//!   present   link, and the change word if there is one | w0 | flushes
+//!   present   the change word, if what it counts matters | link | flushes
 //!   absent    control word | array again | frontier
 //! ```
-//! Read one after the other, like all ranges. A cell that is of its generation after its link was seen to be without a successor has been current since it was
-//! found, unless the region was flushed; so has been the content of a big collection whose header, besides, names the same change. The change word of one generation only
+//! Read one after the other, like all ranges. The link of a current cell names its generation: seen again, the cell has been current since it was
+//! found, unless the region was flushed; so has been the content of a big collection whose header named the same change just before. The change word of one generation only
 //! grows.
 use super::{FLUSHES, Item, Range, w0_of, word};
-use crate::layout::{Array, Ref, SEQ_MASK, Table, cell, table};
+use crate::layout::{Array, Ref, Table, cell, current_link, table};
 
 /// What a lookup found, to be asked later whether it is still so.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -63,11 +63,9 @@ impl Witness {
     pub fn ask(&self) -> Vec<Range> {
         match *self {
             Self::Present { cell: this, change, .. } => {
-                let link = Range {
-                    offset: this.offset() + 8 * cell::LINK as u64,
-                    bytes: if change.is_some() { 16 } else { 8 },
-                };
-                vec![link, word(this.offset()), FLUSHES]
+                let at = |which: usize| word(this.offset() + 8 * which as u64);
+                let change = change.map(|_| at(cell::FIXED));
+                change.into_iter().chain([at(cell::LINK), FLUSHES]).collect()
             }
             Self::Absent(Absence { table: t, which, array, bucket, .. }) => {
                 let field = |which: usize| word(t.offset() + 8 * which as u64);
@@ -80,11 +78,11 @@ impl Witness {
     /// Whether it is still so. `words`: what was asked for.
     pub fn holds(&self, words: &[u64]) -> bool {
         match (*self, words) {
-            (Self::Present { cell, flushes, change: None }, &[link, w0, flushed]) => {
-                link == 0 && w0 & SEQ_MASK == cell.seq() && flushed == flushes
+            (Self::Present { cell, flushes, change: None }, &[link, flushed]) => {
+                link == current_link(cell.seq()) && flushed == flushes
             }
-            (Self::Present { cell, flushes, change: Some(change) }, &[link, now, w0, flushed]) => {
-                link == 0 && now == change && w0 & SEQ_MASK == cell.seq() && flushed == flushes
+            (Self::Present { cell, flushes, change: Some(change) }, &[now, link, flushed]) => {
+                now == change && link == current_link(cell.seq()) && flushed == flushes
             }
             (Self::Absent(was), &[control, array, w0, frontier]) => {
                 // The frontier matters to what is missing only: where an entry stood, it was looked at again.
@@ -95,6 +93,3 @@ impl Witness {
         }
     }
 }
-
-// The change word follows the link.
-const _: () = assert!(cell::FIXED == cell::LINK + 1);

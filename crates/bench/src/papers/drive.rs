@@ -86,6 +86,32 @@ pub struct Measured {
     pub second_rounds: f64,
 }
 
+/// Who serves.
+enum Served {
+    /// A server of our own.
+    Here(Server),
+    /// Addresses of one that runs already.
+    There(Vec<String>),
+}
+
+impl Served {
+    fn fabric(&self, name: &str) -> Result<&str> {
+        let found = match self {
+            Served::Here(server) => server.fabric(name),
+            Served::There(all) => all.iter().find(|a| a.split(':').next() == Some(name)).map(String::as_str),
+        };
+        found.ok_or_else(|| Error::Reply(format!("{name} is not served")))
+    }
+
+    /// The CPU time that it has used, as far as that can be known.
+    fn cpu_seconds(&self) -> Result<f64> {
+        match self {
+            Served::Here(server) => server.cpu_seconds(),
+            Served::There(_) => Ok(0.0),
+        }
+    }
+}
+
 struct Client {
     child: Child,
     says: BufReader<ChildStdout>,
@@ -158,13 +184,10 @@ struct Round {
     reports: Vec<Report>,
 }
 
-fn round(args: &PaperArgs, system: &System, setting: &Setting, server: &Server, seed: u64) -> Result<Round> {
-    let address = server
-        .fabric(&system.fabric)
-        .ok_or_else(|| Error::Reply(format!("{} is not served", system.fabric)))?
-        .to_owned();
+fn round(args: &PaperArgs, system: &System, setting: &Setting, server: &Served, seed: u64) -> Result<Round> {
+    let address = server.fabric(&system.fabric)?;
     let mut clients = (0..args.clients)
-        .map(|n| Client::start(args, system, setting, &address, n, seed))
+        .map(|n| Client::start(args, system, setting, address, n, seed))
         .collect::<Result<Vec<_>>>()?;
     for c in &mut clients {
         let word = c.line()?;
@@ -212,23 +235,32 @@ fn summary(rounds: &[Round]) -> Measured {
     }
 }
 
+fn serve(args: &PaperArgs, system: &System) -> Result<Served> {
+    if !args.connect.is_empty() {
+        return Ok(Served::There(args.connect.clone()));
+    }
+    let fabrics = Fabrics { names: vec![system.fabric.clone()], shards: args.shards, threads: args.threads };
+    Server::with_fabrics(args.server.as_deref(), &system.isolation, system.prepared, &fabrics)
+        .map(Served::Here)
+}
+
 /// Every system at every position; systems whose fabric cannot be had are left out.
 pub fn measure(
     args: &PaperArgs,
     systems: &[System],
     settings: &[Setting],
 ) -> Result<Vec<(System, Vec<Measured>)>> {
-    let mut running: Vec<(System, Server)> = Vec::new();
+    let mut running: Vec<(System, Served)> = Vec::new();
     for system in systems {
-        let fabrics =
-            Fabrics { names: vec![system.fabric.clone()], shards: args.shards, threads: args.threads };
-        match Server::with_fabrics(args.server.as_deref(), &system.isolation, system.prepared, &fabrics) {
-            Ok(server) => {
-                if let Some(address) = server.fabric(&system.fabric) {
-                    client::fill(address, args.records, settings.first().map_or(8, |s| s.value))?;
-                }
-                running.push((system.clone(), server));
-            }
+        match serve(args, system).and_then(|server| {
+            client::fill(
+                server.fabric(&system.fabric)?,
+                args.records,
+                settings.first().map_or(8, |s| s.value),
+            )?;
+            Ok(server)
+        }) {
+            Ok(server) => running.push((system.clone(), server)),
             Err(e) => println!("left out: {}: {e}", system.name),
         }
     }

@@ -10,7 +10,7 @@
 //!
 //! The paper has 4 servers and 8 clients on 6 machines of one InfiniBand network. Here one server process has 4 shards, and clients and server
 //! share a machine and its cores: rates say how the systems compare, and the CPU time of clients and server together,
-//! which is given beside them, is what does not depend on who got the cores.
+//! which is given beside them, is what does not depend on who got the cores. With `--connect`, figure a1 has its server on another machine.
 mod client;
 mod drive;
 mod report;
@@ -35,6 +35,13 @@ pub struct PaperArgs {
     /// Fabrics to measure; those that cannot be had here are left out, with a line that says why.
     #[arg(long, value_delimiter = ',', default_value = "tcp,shm")]
     fabrics: Vec<String>,
+    /// Addresses of a server that runs already, on another machine perhaps, instead of servers started for the figure (a1 only; its
+    /// CPU time is not counted then): tcp:HOST:PORT,rdma:HOST:PORT.
+    #[arg(long, value_delimiter = ',', conflicts_with = "fabrics")]
+    connect: Vec<String>,
+    /// Operations of a transaction (a1 only: the others have their own).
+    #[arg(long, default_value_t = 8)]
+    size: usize,
     /// Client processes.
     #[arg(long, default_value_t = 8)]
     clients: u64,
@@ -83,12 +90,20 @@ pub(crate) fn run(which: Which, args: &PaperArgs) -> Result<()> {
     let setting = |mix, distribution, size| Setting { mix, distribution, size, value, records: args.records };
     let reads = |percent: u32, size| setting(Mix::reads(percent), Distribution::Uniform, size);
     let at = |label: String, setting| Position { label, setting };
+    if which != Which::A1 && !args.connect.is_empty() {
+        return Err(Error::Reply(
+            "--connect: figures a2 to a4 need servers of several settings, and start them".into(),
+        ));
+    }
     let systems = match which {
+        Which::A1 if !args.connect.is_empty() => {
+            args.connect.iter().filter_map(|address| address.split(':').next()).flat_map(bars).collect()
+        }
         Which::A1 => args.fabrics.iter().flat_map(|f| bars(f)).collect(),
         _ => compared(&args.fabrics),
     };
     let positions: Vec<Position> = match which {
-        Which::A1 => vec![at("95 % reads, size 8".into(), reads(95, 8))],
+        Which::A1 => vec![at(format!("95 % reads, size {}", args.size), reads(95, args.size))],
         Which::A2 => [1, 2, 4, 8, 16, 32].map(|n| at(n.to_string(), reads(95, n))).into(),
         Which::A3 => [0, 25, 50, 75, 95, 100].map(|r| at(format!("{r} %"), reads(r, 8))).into(),
         Which::A4 => {
@@ -197,8 +212,12 @@ fn publish(
         _ => ["a4", "a4-per-cpu", "a4-p99"],
     };
     figure(files[0], "transactions a second", |m| m.rate, notes).publish(&args.out)?;
-    figure(files[1], "transactions a second of CPU, clients and server together", |m| m.per_cpu, Vec::new())
-        .publish(&args.out)?;
+    let cpu = if args.connect.is_empty() {
+        "transactions a second of CPU, clients and server together"
+    } else {
+        "transactions a second of CPU, clients only"
+    };
+    figure(files[1], cpu, |m| m.per_cpu, Vec::new()).publish(&args.out)?;
     figure(files[2], "microseconds, 99th percentile", |m| m.p99_us, Vec::new()).publish(&args.out)?;
     drive::details(measured, &labels, &args.out, id)
 }

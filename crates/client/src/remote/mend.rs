@@ -1,5 +1,5 @@
 //! The other half of a transaction, where it is prepared and not committed.
-use super::{Ask, Attempt, Doubt, Remote};
+use super::{Ask, Attempt, Doubt, Questions, Remote};
 use kintsugidb_arena::{
     Table,
     remote::{Item, Lookup, Outcome, PREPARED},
@@ -29,7 +29,7 @@ impl Remote {
         let names: Vec<Vec<u8>> =
             at.iter().zip(&missing).map(|(at, (_, txn))| prepared_name(*txn, asks[*at].1)).collect();
         let tables: Vec<_> = shards.iter().map(|shard| (*shard, vec![PREPARED])).collect();
-        let tables = self.fetch(connection, &tables, &[])?;
+        let tables = self.fetch(connection, Questions { asked: &tables, ..Questions::default() })?;
         let mut lookups: Vec<Lookup<'_>> = Vec::with_capacity(at.len());
         for ((shard, name), table) in shards.iter().zip(&names).zip(tables.into_iter().flatten()) {
             if table == 0 {
@@ -61,7 +61,7 @@ impl Remote {
         while ended.iter().any(Option::is_none) {
             let open: Vec<usize> = (0..shards.len()).filter(|i| ended[*i].is_none()).collect();
             let asked: Vec<_> = open.iter().map(|i| (shards[*i], lookups[*i].ask().to_vec())).collect();
-            let fed = self.fetch(connection, &asked, &[])?;
+            let fed = self.fetch(connection, Questions { asked: &asked, ..Questions::default() })?;
             for (i, words) in open.into_iter().zip(fed) {
                 match lookups[i].feed(&words) {
                     Ok(None) => {}

@@ -6,7 +6,8 @@
 //!   item of a large one        the header likewise; the item's cell by its address, and the witness      one more
 //!                              else the sub-table's descriptor, the bucket, then the cell, the witness   up to three more
 //!   of a transaction           its record and the witness, beside that                                   one, if nothing else is read then
-//!   several keys of a shard    the witnesses of all, after everything else                               likewise
+//!   several keys of a shard    the witnesses of all, after everything else                               none, if the addresses were known
+//!   of several shards          the epochs of all, before and after                                       none
 //! ```
 //! What is read of one key, and why several reads of it are one version's answer, is `kintsugidb_engine::KeyRead`'s to say. What is read of several keys is
 //! judged as `kintsugidb_engine::PointReader` judges it: nothing of a transaction that its owner is still writing; keys of one shard unchanged after all were
@@ -18,6 +19,7 @@ use crate::{
     Result, Transport,
     fault::{Fault, Faults},
 };
+use fetch::{List, Questions};
 use kintsugidb_arena::remote::{EPOCH, Record, Witness};
 use kintsugidb_engine::{Cache, KeyRead, Part, Siblings, Stop, fingerprint_with};
 use kintsugidb_fabric::{Buffer, Completion, Connection, OneSided};
@@ -158,16 +160,17 @@ impl Remote {
         shards.sort_unstable();
         shards.dedup();
         let several = shards.len() > 1 && !self.how.faults.has(Fault::NoEpochs);
-        let before = if several { self.epochs(connection, &shards)? } else { Vec::new() };
         let begin =
             |&(shard, key, part): &Ask<'a>| KeyRead::new(&self.caches[shard], self.seed, key, part, now_ms);
         let mut keys: Vec<KeyRead<'a>> = asks.iter().map(begin).collect();
-        let all = self.read_all(connection, asks, &mut keys);
+        let epochs_of = if several { &shards[..] } else { &[] };
+        let all = self.read_all(connection, asks, &mut keys, epochs_of);
         self.retries += keys.iter().map(KeyRead::retries).sum::<u64>();
         self.followed += keys.iter().map(KeyRead::followed).sum::<u64>();
-        if let Err(doubt) = all? {
-            return Ok(Err(doubt));
-        }
+        let (before, mut after) = match all? {
+            Ok(epochs) => epochs,
+            Err(doubt) => return Ok(Err(doubt)),
+        };
         let mut read = Read { keys, clock: 0, txns: Vec::new() };
         let missing = match self.judge(asks, &mut read) {
             Ok(missing) => missing,
@@ -181,24 +184,27 @@ impl Remote {
             if let Err(doubt) = self.mend(connection, asks, &missing, &mut read.keys)? {
                 return Ok(Err(doubt));
             }
+            after = self
+                .fetch(connection, Questions { asked: &epochs(epochs_of), ..Questions::default() })?
+                .concat();
         }
         read.clock = read.keys.iter().map(KeyRead::ts).max().unwrap_or(0);
-        if several {
-            let after = self.epochs(connection, &shards)?;
-            if before.iter().zip(after).any(|(b, a)| a > b + 1) {
-                return Ok(Err(Doubt::Changed));
-            }
+        if before.iter().zip(after).any(|(b, a)| a > b + 1) {
+            return Ok(Err(Doubt::Changed));
         }
         Ok(Ok(read))
     }
 
-    /// Reads all keys side by side to their end, and the witnesses of those whose answer depends on more than one read.
+    /// Reads all keys side by side to their end, and the witnesses of those whose answer depends on more than one read; the epochs of some shards before
+    /// and after all of that.
     fn read_all(
         &mut self,
         connection: &mut dyn Connection,
         asks: &[Ask<'_>],
         keys: &mut [KeyRead<'_>],
-    ) -> Attempt<()> {
+        epochs_of: &[usize],
+    ) -> Attempt<(Vec<u64>, Vec<u64>)> {
+        let mut before = Vec::new();
         for _ in 0..ROUNDS {
             let mut lists = Vec::new();
             let mut of_key = Vec::with_capacity(keys.len());
@@ -212,8 +218,14 @@ impl Remote {
             }
             let last = keys.iter().all(KeyRead::may_end);
             let witnesses = if last { self.witnesses(asks, keys) } else { Vec::new() };
-            let then: Vec<_> = witnesses.iter().map(|(shard, w)| (*shard, w.ask())).collect();
-            let mut fed = self.fetch(connection, &lists, &then)?.into_iter();
+            let mut then: Vec<_> = witnesses.iter().map(|(i, w)| (asks[*i].0, w.ask())).collect();
+            if last {
+                then.extend(epochs(epochs_of));
+            }
+            let first = if before.is_empty() { epochs(epochs_of) } else { Vec::new() };
+            let asked = Questions { first: &first, asked: &lists, then: &then };
+            let mut fed = self.fetch(connection, asked)?.into_iter();
+            before.extend(fed.by_ref().take(first.len()).flatten());
             for ((key, (shard, ..)), lists) in keys.iter_mut().zip(asks).zip(of_key) {
                 let words: Vec<_> = fed.by_ref().take(lists).collect();
                 if lists > 0
@@ -222,15 +234,24 @@ impl Remote {
                     return Ok(Err(stop.into()));
                 }
             }
-            if last && keys.iter().all(KeyRead::has_ended) {
-                let hold = witnesses.iter().zip(fed).all(|((_, w), words)| w.holds(&words));
-                return Ok(if hold { Ok(()) } else { Err(Doubt::Changed) });
+            if !last || !keys.iter().all(KeyRead::has_ended) {
+                continue;
+            }
+            let heard: Vec<_> = witnesses.into_iter().zip(fed.by_ref()).collect();
+            // One that was expected, and turned out to be another key's or another cell's, has said nothing.
+            let wanted = self.witnesses(asks, keys);
+            if wanted.iter().all(|w| heard.iter().any(|(asked, _)| asked == w)) {
+                let holds = |(asked, words): &((usize, Witness), Vec<u64>)| {
+                    asked.1.holds(words) || !wanted.contains(asked)
+                };
+                let after = fed.flatten().collect();
+                return Ok(if heard.iter().all(holds) { Ok((before, after)) } else { Err(Doubt::Changed) });
             }
         }
         Ok(Err(Doubt::GiveUp))
     }
 
-    /// The witnesses that have to be heard, and their shards.
+    /// The witnesses that have to be heard, and of which keys they are.
     fn witnesses(&self, asks: &[Ask<'_>], keys: &[KeyRead<'_>]) -> Vec<(usize, Witness)> {
         let faults = self.how.faults;
         let mut of_shard = vec![0; self.caches.len()];
@@ -246,7 +267,7 @@ impl Remote {
             key.is_of_several_cells() || key.was_in_transaction() || several || across
         };
         let heard = (0..keys.len()).filter(|i| needed(*i));
-        heard.filter_map(|i| Some((asks[i].0, keys[i].witness()?))).collect()
+        heard.filter_map(|i| Some((i, keys[i].witness()?))).collect()
     }
 
     /// Takes note of whom was read from; of each key the newest transaction whose half was seen in another key, and missed in this one.
@@ -280,11 +301,11 @@ impl Remote {
         let fingerprint = fingerprint_with(self.seed, key);
         self.how.siblings.may_hold(&record.siblings, fingerprint)
     }
+}
 
-    fn epochs(&mut self, connection: &mut dyn Connection, shards: &[usize]) -> Result<Vec<u64>> {
-        let asked: Vec<_> = shards.iter().map(|s| (*s, vec![EPOCH])).collect();
-        Ok(self.fetch(connection, &asked, &[])?.into_iter().flatten().collect())
-    }
+/// What to read for the epochs of shards.
+fn epochs(shards: &[usize]) -> Vec<List> {
+    shards.iter().map(|s| (*s, vec![EPOCH])).collect()
 }
 
 /// Whether what was read of a key has what a transaction of this record, committed at `c`, may have written to it. A single item has, if it is not

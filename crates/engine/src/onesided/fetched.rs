@@ -128,9 +128,9 @@ impl<'a> KeyRead<'a> {
         Ok(lists)
     }
 
-    /// Whether what is asked for now may be the last before the witness.
+    /// Whether what is asked for now may be the last before the witness, and the witness is known.
     pub fn may_end(&self) -> bool {
-        self.found.is_some() && self.items.iter().all(|i| i.found.is_some() || i.lookup.may_end())
+        self.witness().is_some() && self.items.iter().all(|i| i.found.is_some() || i.lookup.may_end())
     }
 
     /// Whether nothing but the witness is left to be read.
@@ -260,9 +260,10 @@ impl<'a> KeyRead<'a> {
         self.root().filter(|item| self.is_live(item))
     }
 
-    /// To be read after everything else, and after all other keys of the shard.
+    /// To be read after everything else, and after all other keys of the shard. Before the root cell is there: the one that it will have, if it is where
+    /// it was the last time; it was the right one if it is still the same in the end.
     pub fn witness(&self) -> Option<Witness> {
-        self.found.as_ref().map(|f| f.witness)
+        self.found.as_ref().map_or_else(|| self.root.expected_witness(), |f| Some(f.witness))
     }
 
     /// Whether the answer is made of several cells.
