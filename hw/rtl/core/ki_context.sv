@@ -26,12 +26,10 @@
 // Forwarding: the last cell stays in the answer's buffer, with its links. The next request in the queue is compared with it (key and all)
 // and, if it is the same, needs neither index nor memory, so a hot key is served at the speed of its answers.
 //
-// Comparing takes two clocks, and costs one: a beat of the cell is compared as it arrives, four lanes into a flag each, and the flags are
-// looked at in the next clock, while the step behind the comparison is under way already and its answer is armed. If the flags say no, that
-// step has changed nothing but registers that the next one writes anew (SExec writes the whole plan; only its leaving has effects).
-//
-//      clock t      the key's last beat arrives; lane flags; state -> SExec, a read's answer armed
-//            t+1    good: plan made, answer's first beat into its register          not good: SRead, or SLook for another fingerprint
+// Here are the states, the cell found, and what binds these together:
+//   ki_queue    requests that wait, and the body of the oldest        ki_plan     a change: its steps and their operands
+//   ki_decode   the oldest request as flags and numbers of words      ki_zset     what a sorted set asks of the order unit
+//   ki_compare  is it the cell that the request means?                ki_reply    what the answer says; ki_answer sends it
 module ki_context #(
     parameter int ADDR_BITS = 20,
     parameter int PTR_BITS  = ADDR_BITS + 6,
@@ -131,14 +129,11 @@ module ki_context #(
     output logic [  7:0] m_status_o  // of the answer, with its first beat
 );
   `include "ki_defs.svh"
+  `include "ki_states.svh"
 
   localparam logic [31:0] Zero32 = 32'd0;
 
   // ---- state: one hot --------------------------------------------------------------------------------------------
-  localparam int SIdle = 0, SLook = 1, SWait = 2, SRead = 3, SCompare = 4, SExec = 5, SAlloc = 6, SItem = 7, SItemW = 8, SRoot = 9;
-  localparam int SRootW = 10, SOrder = 11, SOrderW = 12, SWrite = 13, SLinkA = 14, SLinkB = 15, SFree = 16, SDone = 17, STail = 18;
-  localparam int STailW = 19, SUndoI = 20, SUndoR = 21, SUndoF = 22, SRecord = 23, SStats = 24, SOrder2 = 25, SOrder2W = 26;
-  localparam int SRange = 27, SScore = 28, States = 29;
   logic [States-1:0] st_q, st_d;
   function automatic logic [States-1:0] to(input int state);
     to = '0;
@@ -168,31 +163,19 @@ module ki_context #(
   endfunction
 
   // What is decoded from it stands from the second clock of a request on.
-  logic fi_q;
-  logic [5:0] kw, ksw;              // words of the key, of key and subkey
-  logic [5:0] val_q, cmp_q, last_q;  // words of the cell: before the value (or member); the last that is compared; the last
-  logic [1:0] score_q;              // lane of the first word of the value
-  logic sub_q, read_q, remove_q, add_q;
-  logic get_q, set_q, del_q, lpush_q, rpush_q, lpop_q, rpop_q, hset_q, sadd_q, sismember_q, spop_q, zadd_q, zrem_q, zpopmin_q, zrange_q;
-  assign kw  = {2'd0, klen[6:3]} + {5'd0, |klen[2:0]};
-  assign ksw = {2'd0, klen[6:3]} + {2'd0, slen[6:3]} + {5'd0, |klen[2:0]} + {5'd0, |slen[2:0]};
-  always_ff @(posedge clk_i) begin
-    val_q <= kw + 6'd1;
-    cmp_q <= (st_q[SIdle] || fi_q ? ksw : kw) + 6'd1;
-    last_q <= {2'd0, klen[6:3]} + {2'd0, slen[6:3]} + vlen[8:3] + {5'd0, |klen[2:0]} + {5'd0, |slen[2:0]} + {5'd0, |vlen[2:0]} + 6'd1;
-    score_q <= ksw[1:0] + 2'd2;
-    sub_q <= has_sub;
-    {get_q, set_q, del_q} <= {op == OpGet, op == OpSet, op == OpDel};
-    {lpush_q, rpush_q, lpop_q, rpop_q} <= {op == OpLpush, op == OpRpush, op == OpLpop, op == OpRpop};
-    {hset_q, sadd_q, sismember_q, spop_q} <= {op == OpHset, op == OpSadd, op == OpSismember, op == OpSpop};
-    {zadd_q, zrem_q, zpopmin_q, zrange_q} <= {op == OpZadd, op == OpZrem, op == OpZpopmin, op == OpZrange};
-    read_q <= op == OpGet || op == OpHget || op == OpSismember || op == OpZscore;
-    remove_q <= op == OpHdel || op == OpSrem || op == OpZrem;
-    add_q <= op == OpSet || op == OpLpush || op == OpRpush || op == OpHset || op == OpSadd || op == OpZadd;
-  end
+  logic fi_q;  // key and subkey are looked for, else the root
+  logic [5:0] val, cmp, last;
+  logic [1:0] score_at;
+  logic is_read, is_remove, is_add;
+  logic is_set, is_del, is_rpush, is_lpop, is_rpop, is_hset, is_sadd, is_sismember, is_spop, is_zadd, is_zrem, is_zpopmin, is_zrange, sub;
+  ki_decode u_decode (
+      .clk_i, .op_i(op), .klen_i(klen), .slen_i(slen), .vlen_i(vlen), .item_i(st_q[SIdle] || fi_q), .val_o(val), .cmp_o(cmp),
+      .last_o(last), .score_o(score_at), .sub_o(sub), .read_o(is_read), .remove_o(is_remove), .add_o(is_add), .set_o(is_set),
+      .del_o(is_del), .rpush_o(is_rpush), .lpop_o(is_lpop), .rpop_o(is_rpop), .hset_o(is_hset), .sadd_o(is_sadd),
+      .sismember_o(is_sismember), .spop_o(is_spop), .zadd_o(is_zadd), .zrem_o(is_zrem), .zpopmin_o(is_zpopmin), .zrange_o(is_zrange));
 
   // the cell found: c_*; also the cache of the next request while cv_q
-  logic cv_q, found_q;         // found: if `chk_q`, only if the flags of the last beat say so too
+  logic cv_q, found_q;         // found: if `chk`, only if the flags of the last beat say so too
   logic [PTR_BITS-1:0] c_ptr_q, c_next_q, c_prev_q;
   logic single_q, pair_q, same_q;  // next is the cell itself; next is prev; as many words as the request's cell
   logic [2:0] c_type_q;
@@ -206,237 +189,120 @@ module ki_context #(
   logic rd_busy_q;             // beats are still coming
   logic tail_q;                // reading a second cell without comparing
   logic exec_q;                // in SExec a clock ago
-
-  // the plan of a change
-  logic p_item_q, p_root_q, p_order_q, p_write_q, p_a_q, p_b_q, p_free_q, p_answer_q;
-  logic [1:0] p_item_op_q, p_root_op_q;
-  logic [31:0] p_item_hash_q;
-  logic [PTR_BITS-1:0] p_old_q, p_rold_q, p_rnew_q, x_q;  // x: the cell that is written
-  logic p_rnew_x_q, p_new_dir_q;
-  logic [PTR_BITS-1:0] l_next_q, l_prev_q;                // links of the new cell
-  logic l_self_q;                                         // ... or itself
-  logic [PTR_BITS-1:0] a_addr_q, b_addr_q, free_q;
-  logic [PTR_BITS-1:0] a_next_q, a_prev_q, b_next_q;
-  logic a_both_q, a_x_q;  // a: write both links (else prev only); the value is the new cell
-  logic [7:0] p_status_q;
-  logic [DIR_BITS-1:0] dir_q;
-  logic [7:0] fail_q;
-  logic [5:0] outst_q;  // writes not acknowledged
-  logic [3:0] rec_q;    // records of ZRANGE so far
-  logic [31:0] rank_q;
-  logic [3:0] want_q;
+  logic [5:0] outst_q;         // writes not acknowledged
+  logic [3:0] rec_q;           // records of ZRANGE so far
 
   logic idle_quiet, em_busy;
   assign idle_quiet = outst_q == 0;
   assign busy_o = !st_q[SIdle] || have || !idle_quiet || m_valid_o;
 
   // ---- comparing -------------------------------------------------------------------------------------------------
-  // a beat of the cell against the request: lengths in word 0, nothing in word 1, then the body
-  logic cmp_first, cmp_last, cmp_came, cmp_step;
-  logic chk_q, eq_q, good;               // the last beat was compared in the clock before; all beats before that were equal; and that one
+  logic cmp_last, cmp_step, chk, good;   // the last beat; a beat; the last beat was compared in the clock before; all were equal so far
+  logic look_end;                        // the index answers a lookup
   logic [255:0] cached;                  // a beat of the cell in the buffer
-  logic [3:0] came_eq_q, kept_eq_q;      // lanes that do not differ: of the beat that memory brought, of the buffer's
-  assign cmp_first = rcnt_q == 0;
-  assign cmp_last = rcnt_q == {1'b0, cmp_q[5:2]};
-  assign cmp_came = st_q[SRead] && r_valid_i;
-  assign cmp_step = cmp_came || st_q[SCompare];
-  assign good = eq_q && &came_eq_q && &kept_eq_q;
-  function automatic logic [3:0] lanes_equal(input logic [255:0] x);
-    for (int l = 0; l < 4; l++)
-      lanes_equal[l] = x[l*64+:64] == body[l*64+:64] || (cmp_last && l[1:0] > cmp_q[1:0]) || (cmp_first && l == 1);
-    if (cmp_first) lanes_equal[0] = x[7:0] == {1'b0, klen} && (!fi_q || x[15:8] == {1'b0, slen});
-  endfunction
-  always_ff @(posedge clk_i) begin
-    came_eq_q <= lanes_equal(r_data_i) | {4{!cmp_came}};
-    kept_eq_q <= lanes_equal(cached) | {4{!st_q[SCompare]}};
-    eq_q <= good || st_q[SIdle] || (ixr_valid_i && ixr_op_i == IxLookup);
-    chk_q <= cmp_step && cmp_last;
-  end
+  assign look_end = ixr_valid_i && ixr_op_i == IxLookup;
+  ki_compare u_compare (
+      .clk_i, .body_i(body), .klen_i(klen), .slen_i(slen), .item_i(fi_q), .upto_i(cmp), .begin_i(st_q[SIdle] || look_end),
+      .rcnt_i(rcnt_q), .came_i(st_q[SRead] && r_valid_i), .r_data_i, .kept_i(st_q[SCompare]), .cached_i(cached),
+      .step_o(cmp_step), .last_o(cmp_last), .chk_o(chk), .good_o(good));
 
   // ---- the body's reader -----------------------------------------------------------------------------------------
   // A beat ahead of its use: beat 0 stands when comparing begins, and from the second clock of SExec on for writing. There a sorted set's
   // request first has its member and the first word of its value (a score; rank and count) in place of that.
   logic idle_wait;  // the next request's body is not here, so nothing can be compared with it yet
-  logic idle_compare, look_end;
+  logic idle_compare;
   assign idle_wait = cv_q && fi_q == has_sub && late;
   assign idle_compare = have && !d_pre && cv_q && fi_q == has_sub && !late;
-  assign look_end = ixr_valid_i && ixr_op_i == IxLookup;
   logic exec_next;  // SExec may follow
   assign exec_next = (cmp_step && cmp_last) || (st_q[SWait] && look_end && !ixr_hit_i);
-  assign b_from = exec_next && op[6] && TYPES[4] ? val_q + 6'd1 : 6'd0;
+  assign b_from = exec_next && op[6] && TYPES[4] ? val + 6'd1 : 6'd0;
   assign b_seek = exec_next || st_q[SLook] || st_q[SOrder] || st_q[SOrder2] || st_q[SDone] || (st_q[SIdle] && !idle_compare) ||
       (st_q[SWait] && !look_end) || ((st_q[SOrderW] || st_q[SOrder2W]) && !orr_valid_i);
   assign b_load = st_q[SIdle] || st_q[SWait] || cmp_step || (st_q[SExec] && !exec_q) || st_q[SOrderW] || st_q[SOrder2W] ||
       (st_q[SWrite] && w_ready_i);
 
-  logic [127:0] member_q;
-  logic [63:0] value_q;
-  if (TYPES[4]) begin : g_zset
-    logic [1:0] member_at, second;  // lanes
-    logic [63:0] value;
-    assign member_at = val_q[1:0] + 2'd1;
-    assign second = val_q[1:0] + 2'd2;
-    assign value = body[{score_q, 6'd0}+:64];
-    always_ff @(posedge clk_i)
-      if (exec_q) begin
-        value_q  <= value;
-        member_q <= {slen > 7'd8 ? body[{second, 6'd0}+:64] : 64'd0, body[{member_at, 6'd0}+:64]};
-        rank_q   <= value[31:0];
-      end else if (st_q[SRecord]) rank_q <= rank_q + 32'd1;
-    always_ff @(posedge clk_i) want_q <= |value_q[63:36] || &value_q[35:32] ? 4'd14 : value_q[35:32];
-  end else begin : g_zset
-    assign value_q = '0;
-    assign member_q = '0;
-    assign want_q = '0;
-    assign rank_q = '0;
-  end
+  // ---- the plan of a change --------------------------------------------------------------------------------------
+  logic [PTR_BITS-1:0] t_next, t_prev;  // links in a cell's first beat
+  assign t_next = r_data_i[64+:PTR_BITS];
+  assign t_prev = r_data_i[96+:PTR_BITS];
+  logic tail;  // that of a second cell is here
+  assign tail = st_q[STailW] && r_valid_i && rcnt_q == 0;
+
+  logic [7:0] steps;
+  logic p_item, p_root, p_order, p_write, p_a, p_b, p_free, p_answer, item_new, root_new, new_dir, ix_change;
+  assign {p_item, p_root, p_order, p_write, p_a, p_b, p_free, p_answer} = steps;
+  logic [7:0] p_status, fail;
+  logic [PTR_BITS-1:0] x, x_next, x_prev;  // the cell that is written, and its links
+  logic link;                              // one word of another cell is written
+  logic [63:0] w_link;
+  ki_plan #(.ADDR_BITS(ADDR_BITS), .PTR_BITS(PTR_BITS), .DIR_BITS(DIR_BITS)) u_plan (
+      .clk_i, .st_i(st_q), .type_i(op[6:4]), .hk_i(hk), .hi_i(hi), .last_i(last), .sub_i(sub), .add_i(is_add), .set_i(is_set),
+      .del_i(is_del), .rpush_i(is_rpush), .hset_i(is_hset), .zadd_i(is_zadd), .zrem_i(is_zrem), .zpopmin_i(is_zpopmin),
+      .found_i(found_q), .fi_i(fi_q), .same_i(same_q), .single_i(single_q), .pair_i(pair_q), .c_ptr_i(c_ptr_q), .c_next_i(c_next_q),
+      .c_prev_i(c_prev_q), .c_hash_i(c_hash_q), .tail_i(tail), .r_hash_i(r_data_i[63:32]), .r_next_i(t_next), .r_prev_i(t_prev),
+      .al_ready_i, .al_addr_i, .fr_ptr_o, .orr_valid_i, .orr_ok_i, .orr_full_i, .orr_empty_i, .orr_dir_i, .orr_first_i, .orr_ptr_i,
+      .new_dir_o(new_dir), .dir_o(or_dir_o), .steps_o(steps), .item_new_o(item_new), .root_new_o(root_new), .status_o(p_status),
+      .fail_o(fail), .ix_valid_o(ix_change), .ix_op_o, .ix_hash_o, .ix_item_o, .ix_old_o, .ix_new_o, .x_o(x), .next_o(x_next),
+      .prev_o(x_prev), .link_o(link), .w_addr_o, .w_strb_o, .w_link_o(w_link));
 
   // ---- outputs of the steps --------------------------------------------------------------------------------------
-  logic [PTR_BITS-1:0] w1_next, w1_prev;
-  logic [63:0] w_word1;
-  always_comb begin
-    w1_next = l_self_q ? x_q : l_next_q;
-    w1_prev = l_self_q ? x_q : l_prev_q;
-    if (zadd_q) begin
-      w1_next = {{(PTR_BITS - DIR_BITS) {1'b0}}, dir_q};
-      w1_prev = '0;
-    end
-    w_word1 = {Zero32[31:PTR_BITS], w1_prev, Zero32[31:PTR_BITS], w1_next};
-  end
-  logic [PTR_BITS-1:0] a_next, a_prev, b_next;
-  assign a_next = a_x_q ? x_q : a_next_q;
-  assign a_prev = a_x_q ? x_q : a_prev_q;
-  assign b_next = a_x_q ? x_q : b_next_q;
   logic [255:0] w_beat;  // of a whole cell
   always_comb begin
     w_beat = body;
-    if (rcnt_q == 0) w_beat[127:0] = {w_word1, sub_q ? hi : hk, 7'd0, vlen, 1'b0, slen, 1'b0, klen};
-    w_valid_o = st_q[SWrite] || st_q[SLinkA] || st_q[SLinkB];
-    w_addr_o  = {x_q[ADDR_BITS-1:0], 1'b0};
-    w_len_o   = last_q[5:2];
-    w_strb_o  = '1;
-    w_last_o  = rcnt_q == {1'b0, last_q[5:2]};
-    w_data_o  = w_beat;
-    if (st_q[SLinkA]) begin
-      w_addr_o = {a_addr_q[ADDR_BITS-1:0], 1'b0};
-      w_len_o  = '0;
-      w_last_o = 1'b1;
-      w_strb_o = a_both_q ? 32'h0000_ff00 : 32'h0000_f000;
-      w_data_o[127:64] = {Zero32[31:PTR_BITS], a_prev, Zero32[31:PTR_BITS], a_next};
+    if (rcnt_q == 0) begin
+      w_beat[63:0] = {sub ? hi : hk, 7'd0, vlen, 1'b0, slen, 1'b0, klen};
+      w_beat[127:64] = {Zero32[31:PTR_BITS], x_prev, Zero32[31:PTR_BITS], x_next};
     end
-    if (st_q[SLinkB]) begin
-      w_addr_o = {b_addr_q[ADDR_BITS-1:0], 1'b0};
-      w_len_o  = '0;
-      w_last_o = 1'b1;
-      w_strb_o = 32'h0000_0f00;
-      w_data_o[127:64] = {32'd0, Zero32[31:PTR_BITS], b_next};
-    end
+    w_data_o = w_beat;
+    if (link) w_data_o[127:64] = w_link;
   end
-
-  logic undo_item, undo_root;
-  assign undo_item = p_item_q && p_item_op_q == IxInsert;
-  assign undo_root = p_root_q && p_root_op_q == IxInsert;
-
-  always_comb begin
-    ix_valid_o = 1'b0;
-    ix_op_o    = IxLookup;
-    ix_hash_o  = fi_q ? hi : hk;
-    ix_item_o  = fi_q;
-    ix_old_o   = '0;
-    ix_new_o   = x_q;
-    ix_skip_o  = '0;
-    unique case (1'b1)
-      st_q[SLook]: begin
-        ix_valid_o = idle_quiet && !rd_busy_q && !em_busy;
-        ix_skip_o  = skip_q;
-      end
-      st_q[SItem]: begin
-        ix_valid_o = p_item_q;
-        ix_op_o    = p_item_op_q;
-        ix_hash_o  = p_item_hash_q;
-        ix_item_o  = 1'b1;
-        ix_old_o   = p_old_q;
-      end
-      st_q[SRoot]: begin
-        ix_valid_o = p_root_q;
-        ix_op_o    = p_root_op_q;
-        ix_hash_o  = hk;
-        ix_item_o  = 1'b0;
-        ix_old_o   = p_rold_q;
-        ix_new_o   = p_rnew_x_q ? x_q : p_rnew_q;
-      end
-      st_q[SUndoI]: begin
-        ix_valid_o = undo_item;
-        ix_op_o    = IxDelete;
-        ix_hash_o  = hi;
-        ix_item_o  = 1'b1;
-        ix_old_o   = x_q;
-      end
-      st_q[SUndoR]: begin
-        ix_valid_o = undo_root;
-        ix_op_o    = IxDelete;
-        ix_hash_o  = hk;
-        ix_item_o  = 1'b0;
-        ix_old_o   = x_q;
-      end
-      default: ;
-    endcase
-  end
+  assign w_valid_o  = st_q[SWrite] || link;
+  assign w_len_o    = link ? 4'd0 : last[5:2];
+  assign w_last_o   = link || rcnt_q == {1'b0, last[5:2]};
+  assign ix_valid_o = ix_change || (st_q[SLook] && idle_quiet && !rd_busy_q && !em_busy);
+  assign ix_skip_o  = st_q[SLook] ? skip_q : '0;
   assign ix_type_o  = op[6:4];
   assign al_valid_o = st_q[SAlloc];
-  assign al_words_o = last_q;
-  assign fr_valid_o = (st_q[SFree] && p_free_q && idle_quiet && !rd_busy_q) || st_q[SUndoF];
-  assign fr_ptr_o   = st_q[SUndoF] ? x_q : free_q;
+  assign al_words_o = last;
+  assign fr_valid_o = (st_q[SFree] && p_free && idle_quiet && !rd_busy_q) || st_q[SUndoF];
   assign rd_valid_o = st_q[STail] && !rd_busy_q && !em_busy && idle_quiet;
   assign rd_ptr_o   = c_ptr_q;
   assign st_idx_o   = rcnt_q[1:0];
 
-  always_comb begin
-    or_valid_o  = st_q[SOrder] || st_q[SOrder2] || st_q[SRange];
-    or_op_o     = OrInsert;
-    or_new_o    = p_new_dir_q;
-    or_dir_o    = dir_q;
-    or_score_o  = value_q;
-    or_mlen_o   = slen[4:0];
-    or_member_o = member_q;
-    or_ptr_o    = x_q;
-    if (st_q[SOrder2]) or_new_o = 1'b0;
-    if (st_q[SOrder2] || (st_q[SOrder] && zrem_q)) begin
-      or_op_o    = OrRemove;
-      or_score_o = c_score_q;
-    end
-    if (st_q[SOrder] && zpopmin_q) or_op_o = OrPopmin;
-    if (st_q[SRange]) begin
-      or_op_o    = OrAt;
-      or_score_o = {32'd0, rank_q};
-    end
-  end
+  logic [3:0] want;
+  logic score_equal;
+  logic [255:0] record;
+  ki_zset #(.ON(TYPES[4])) u_zset (
+      .clk_i, .st_i(st_q), .take_i(exec_q), .body_i(body), .val_i(val[1:0]), .score_i(score_at), .slen_i(slen), .zrem_i(is_zrem),
+      .zpopmin_i(is_zpopmin), .want_o(want), .c_score_i(c_score_q), .equal_o(score_equal), .or_valid_o, .or_op_o, .or_score_o,
+      .or_mlen_o, .or_member_o, .orr_valid_i, .orr_score_i, .orr_mlen_i, .orr_member_i, .record_o(record));
+  assign or_new_o = new_dir && !st_q[SOrder2];
+  assign or_ptr_o = x;
 
   // ---- next state ------------------------------------------------------------------------------------------------
   // after ALLOC the enabled steps follow one another; an answer that waited for the writes starts with the last of them
   logic [States-1:0] after_alloc, after_item, after_root, after_order, after_write, after_a, after_b;
-  assign after_b     = p_free_q ? to(SFree) : to(SDone);
-  assign after_a     = p_b_q ? to(SLinkB) : after_b;
-  assign after_write = p_a_q ? to(SLinkA) : after_a;
-  assign after_order = p_write_q ? to(SWrite) : after_write;
-  assign after_root  = p_order_q ? to(SOrder) : after_order;
-  assign after_item  = p_root_q ? to(SRoot) : after_root;
-  assign after_alloc = p_item_q ? to(SItem) : after_item;
+  assign after_b     = p_free ? to(SFree) : to(SDone);
+  assign after_a     = p_b ? to(SLinkB) : after_b;
+  assign after_write = p_a ? to(SLinkA) : after_a;
+  assign after_order = p_write ? to(SWrite) : after_write;
+  assign after_root  = p_order ? to(SOrder) : after_order;
+  assign after_item  = p_root ? to(SRoot) : after_root;
+  assign after_alloc = p_item ? to(SItem) : after_item;
 
-  logic w_fire, w_end;
-  assign w_fire = w_valid_o && w_ready_i;
-  assign w_end  = w_fire && w_last_o;
+  logic w_end;  // the last beat of a write leaves
+  assign w_end = w_valid_o && w_ready_i && w_last_o;
 
   logic exec_find_root;  // an item was not found: look at the root
   logic exec_wrong, exec_miss, exec_run;
   logic exec_body;       // the next step needs words of the body that are on their way to their registers
   assign exec_wrong = found_q && c_type_q != op[6:4];
   assign exec_find_root = !found_q && fi_q;
-  assign exec_miss = !exec_wrong && !exec_find_root && ((!found_q && !add_q) || (found_q && sub_q && !fi_q && (read_q || remove_q)));
-  assign exec_run = st_q[SExec] && (!chk_q || good);
-  assign exec_body = !exec_q && (zrem_q || zrange_q || (zadd_q && found_q && fi_q));
+  assign exec_miss = !exec_wrong && !exec_find_root && ((!found_q && !is_add) || (found_q && sub && !fi_q && (is_read || is_remove)));
+  assign exec_run = st_q[SExec] && (!chk || good);
+  assign exec_body = !exec_q && (is_zrem || is_zrange || (is_zadd && found_q && fi_q));
   logic em_arm, em_start;
-  assign em_arm = cmp_step && cmp_last && read_q && fi_q == sub_q && c_type_q == op[6:4];
+  assign em_arm = cmp_step && cmp_last && is_read && fi_q == sub && c_type_q == op[6:4];
 
   always_comb begin
     st_d = st_q;
@@ -467,26 +333,26 @@ module ki_context #(
         em_start = 1'b1;
         st_d = to(SDone);
       end else if (exec_find_root) st_d = to(SLook);
-      else if (read_q) st_d = to(SDone);  // its answer is armed
-      else if (del_q || lpop_q || (rpop_q && single_q)) begin
+      else if (is_read) st_d = to(SDone);  // its answer is armed
+      else if (is_del || is_lpop || (is_rpop && single_q)) begin
         em_start = 1'b1;
         st_d = to(SRoot);
-      end else if (rpop_q) st_d = to(STail);
-      else if (spop_q || (remove_q && !zrem_q)) begin
+      end else if (is_rpop) st_d = to(STail);
+      else if (is_spop || (is_remove && !is_zrem)) begin
         em_start = 1'b1;
         st_d = to(SItem);
-      end else if (sadd_q && found_q && fi_q) begin
+      end else if (is_sadd && found_q && fi_q) begin
         em_start = 1'b1;
         st_d = to(SDone);
       end else if (!rd_busy_q && !exec_body) begin
-        if (zrem_q || zpopmin_q) st_d = to(SOrder);
-        else if (zrange_q) st_d = to(SRange);
-        else if (zadd_q && found_q && fi_q) st_d = to(SScore);
-        else if ((set_q || (hset_q && fi_q)) && found_q && same_q) st_d = to(SWrite);
+        if (is_zrem || is_zpopmin) st_d = to(SOrder);
+        else if (is_zrange) st_d = to(SRange);
+        else if (is_zadd && found_q && fi_q) st_d = to(SScore);
+        else if ((is_set || (is_hset && fi_q)) && found_q && same_q) st_d = to(SWrite);
         else st_d = to(SAlloc);
       end
       st_q[SScore]:
-      if (c_score_q == value_q) begin
+      if (score_equal) begin
         em_start = 1'b1;
         st_d = to(SDone);
       end else st_d = to(SOrder);
@@ -495,18 +361,18 @@ module ki_context #(
         st_d = al_ok_i ? after_alloc : to(SDone);
         em_start = !al_ok_i;
       end
-      st_q[SItem]: if (ix_ready_i) st_d = p_item_op_q == IxInsert ? to(SItemW) : after_item;
+      st_q[SItem]: if (ix_ready_i) st_d = item_new ? to(SItemW) : after_item;
       st_q[SItemW]: if (ixr_valid_i && ixr_op_i == IxInsert) st_d = ixr_hit_i ? after_item : to(SUndoF);
-      st_q[SRoot]: if (ix_ready_i) st_d = p_root_op_q == IxInsert ? to(SRootW) : after_root;
+      st_q[SRoot]: if (ix_ready_i) st_d = root_new ? to(SRootW) : after_root;
       st_q[SRootW]: if (ixr_valid_i && ixr_op_i == IxInsert) st_d = ixr_hit_i ? after_root : to(SUndoI);
       st_q[SOrder]: if (or_ready_i) st_d = to(SOrderW);
       st_q[SOrderW]:
       if (orr_valid_i) begin
-        if (zrange_q) begin  // walks ranks; what is not there ends it
-          em_start = !orr_ok_i || want_q == 0;
+        if (is_zrange) begin  // walks ranks; what is not there ends it
+          em_start = !orr_ok_i || want == 0;
           st_d = em_start ? to(SDone) : to(SRecord);
-        end else if (zpopmin_q) st_d = to(SRecord);
-        else if (zrem_q) begin
+        end else if (is_zpopmin) st_d = to(SRecord);
+        else if (is_zrem) begin
           em_start = 1'b1;
           st_d = to(SItem);
         end else if (orr_ok_i) st_d = found_q && fi_q ? to(SOrder2) : after_order;
@@ -519,37 +385,37 @@ module ki_context #(
       st_q[SOrder2W]: if (orr_valid_i) st_d = to(SWrite);
       st_q[SRange]: if (or_ready_i) st_d = to(SOrderW);
       st_q[SRecord]:
-      if (zpopmin_q) begin
+      if (is_zpopmin) begin
         em_start = 1'b1;
         st_d = to(STail);
       end else begin
-        em_start = rec_q + 4'd1 == want_q;
+        em_start = rec_q + 4'd1 == want;
         st_d = em_start ? to(SDone) : to(SRange);
       end
       st_q[SWrite]:
       if (w_end) begin
-        em_start = p_answer_q && !p_a_q && !p_b_q;
+        em_start = p_answer && !p_a && !p_b;
         st_d = after_write;
       end
       st_q[SLinkA]:
       if (w_ready_i) begin
-        em_start = p_answer_q && !p_b_q;
+        em_start = p_answer && !p_b;
         st_d = after_a;
       end
       st_q[SLinkB]:
       if (w_ready_i) begin
-        em_start = p_answer_q;
+        em_start = p_answer;
         st_d = after_b;
       end
       st_q[SFree]: if (fr_valid_o && fr_ready_i) st_d = to(SDone);
       st_q[STail]: if (rd_valid_o && rd_ready_i) st_d = to(STailW);
       st_q[STailW]:
       if (rcnt_q != 0) begin  // its first beat, with lengths and links, is in registers
-        em_start = !zpopmin_q;
-        st_d = zpopmin_q ? to(SItem) : to(SLinkA);
+        em_start = !is_zpopmin;
+        st_d = is_zpopmin ? to(SItem) : to(SLinkA);
       end
-      st_q[SUndoI]: if (!undo_item || ix_ready_i) st_d = to(SUndoR);
-      st_q[SUndoR]: if (!undo_root || ix_ready_i) st_d = to(SUndoF);
+      st_q[SUndoI]: if (!(p_item && item_new) || ix_ready_i) st_d = to(SUndoR);
+      st_q[SUndoR]: if (!(p_root && root_new) || ix_ready_i) st_d = to(SUndoF);
       st_q[SUndoF]:
       if (fr_ready_i) begin
         em_start = 1'b1;
@@ -569,56 +435,17 @@ module ki_context #(
     endcase
   end
 
-  // ---- the answer: what it would be if it started in this state -----------------------------------------------------
+  // ---- the answer ------------------------------------------------------------------------------------------------
   logic [7:0] em_status;
   logic [15:0] em_len;
   logic [5:0] em_left, em_from;
-  always_comb begin
-    em_status = StOk;
-    em_len = 16'd0;
-    em_left = 6'd1;
-    em_from = val_q;
-    unique case (1'b1)
-      st_q[SIdle]: begin
-        em_status = d_err;
-        em_from = 6'd0;
-      end
-      st_q[SRead], st_q[SCompare]: begin
-        if (!sismember_q) begin
-          em_len  = st_q[SRead] && cmp_first ? r_data_i[31:16] : c_vlen_q;
-          em_left = st_q[SRead] && cmp_first ? answer_words(r_data_i[24:16]) : c_vleft_q;
-        end
-        em_from = cmp_q;
-      end
-      st_q[SExec]: begin
-        em_status = exec_wrong ? StWrongType : exec_miss ? StMiss : sadd_q ? StReplaced : StOk;
-        if (!exec_wrong && !exec_miss) begin
-          em_len  = lpop_q || rpop_q ? c_vlen_q : spop_q ? {9'd0, c_slen_q} : 16'd0;
-          em_left = lpop_q || rpop_q ? c_vleft_q : spop_q ? c_sleft_q : 6'd1;
-        end
-      end
-      st_q[SScore]: em_status = StReplaced;
-      st_q[SAlloc]: em_status = StNoMemory;
-      st_q[SWrite], st_q[SLinkA], st_q[SLinkB]: em_status = p_status_q;
-      st_q[SUndoF]: em_status = fail_q;
-      st_q[STailW]: {em_len, em_left} = {c_vlen_q, c_vleft_q};
-      // records, counters: from the buffer's first word on
-      st_q[SOrderW]: begin
-        em_status = zrange_q ? (rec_q == 0 ? StMiss : StOk) : zrem_q ? StOk : orr_full_i ? StFull : StNoMemory;
-        if (zrange_q) {em_len, em_left} = {7'd0, rec_q, 5'd0, rec_q, 2'd1};
-        em_from = 6'd63;
-      end
-      st_q[SRecord]: begin
-        {em_len, em_left} = zpopmin_q ? {16'd32, 6'd5} : {7'd0, want_q, 5'd0, want_q, 2'd1};
-        em_from = 6'd63;
-      end
-      st_q[SStats]: begin
-        {em_len, em_left} = {16'd128, 6'd17};
-        em_from = 6'd63;
-      end
-      default: ;
-    endcase
-  end
+  ki_reply u_reply (
+      .st_i(st_q), .d_err_i(d_err), .val_i(val), .cmp_i(cmp), .sismember_i(is_sismember), .sadd_i(is_sadd),
+      .pop_i(is_lpop || is_rpop), .spop_i(is_spop), .zrem_i(is_zrem), .zpopmin_i(is_zpopmin), .zrange_i(is_zrange),
+      .first_i(rcnt_q == 0), .r_vlen_i(r_data_i[31:16]), .r_vleft_i(answer_words(r_data_i[24:16])), .c_vlen_i(c_vlen_q),
+      .c_vleft_i(c_vleft_q), .c_slen_i(c_slen_q), .c_sleft_i(c_sleft_q), .wrong_i(exec_wrong), .miss_i(exec_miss),
+      .p_status_i(p_status), .fail_i(fail), .orr_full_i, .rec_i(rec_q), .want_i(want), .status_o(em_status), .len_o(em_len),
+      .left_o(em_left), .from_o(em_from));
 
   logic cb_we;
   logic [3:0] cb_waddr;
@@ -631,14 +458,11 @@ module ki_context #(
       .m_user_o, .m_status_o);
 
   // ---- writing the cell buffer -----------------------------------------------------------------------------------
-  logic [63:0] rec_score_q;
-  logic [4:0] rec_mlen_q;
-  logic [127:0] rec_member_q;
   always_comb begin
     cb_we = 1'b0;
     cb_waddr = rcnt_q[3:0];
     cb_wdata = r_data_i;
-    if (r_valid_i && !(tail_q && zpopmin_q)) cb_we = 1'b1;
+    if (r_valid_i && !(tail_q && is_zpopmin)) cb_we = 1'b1;
     if (st_q[SWrite]) begin
       cb_we = w_ready_i;
       cb_wdata = w_beat;
@@ -650,14 +474,11 @@ module ki_context #(
     if (st_q[SRecord]) begin
       cb_we = 1'b1;
       cb_waddr = rec_q;
-      cb_wdata = {rec_member_q, 59'd0, rec_mlen_q, rec_score_q};
+      cb_wdata = record;
     end
   end
 
   // ---- registers -------------------------------------------------------------------------------------------------
-  logic [PTR_BITS-1:0] t_next, t_prev;  // links in a cell's first beat
-  assign t_next = r_data_i[64+:PTR_BITS];
-  assign t_prev = r_data_i[96+:PTR_BITS];
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) begin
       st_q <= to(SIdle);
@@ -677,9 +498,9 @@ module ki_context #(
       // the cache lives from one request to the next in the queue
       if (st_q[SIdle] && !have && idle_quiet) cv_q <= 1'b0;
       else if (st_q[SScore]) cv_q <= 1'b1;
-      else if (st_q[SExec]) cv_q <= exec_run && found_q && !exec_wrong && !exec_miss && (read_q || (sadd_q && fi_q));
+      else if (st_q[SExec]) cv_q <= exec_run && found_q && !exec_wrong && !exec_miss && (is_read || (is_sadd && fi_q));
       else if (st_q[SLook] || st_q[SStats]) cv_q <= 1'b0;
-      else if (st_q[SWrite] && w_end) cv_q <= !rpush_q && !zadd_q;
+      else if (st_q[SWrite] && w_end) cv_q <= !is_rpush && !is_zadd;
     end
 
   always_ff @(posedge clk_i) begin
@@ -709,7 +530,7 @@ module ki_context #(
         {c_hash_q, c_vlen_q, c_slen_q} <= {r_data_i[63:16], r_data_i[14:8]};
         {c_vleft_q, c_sleft_q} <= {answer_words(r_data_i[24:16]), answer_words({2'd0, r_data_i[14:8]})};
       end
-      if (rcnt_q == 0 && !(tail_q && zpopmin_q)) begin
+      if (rcnt_q == 0 && !(tail_q && is_zpopmin)) begin
         c_next_q <= t_next;
         c_prev_q <= t_prev;
       end
@@ -717,141 +538,24 @@ module ki_context #(
     end
     if (r_valid_i && rcnt_q == 0) {single_q, pair_q} <= {t_next == c_ptr_q, t_next == t_prev};
     else {single_q, pair_q} <= {c_next_q == c_ptr_q, c_next_q == c_prev_q};
-    same_q <= c_ptr_q[PTR_BITS-1-:6] == last_q;
+    same_q <= c_ptr_q[PTR_BITS-1-:6] == last;
     if (rd_valid_o && rd_ready_i) tail_q <= 1'b1;
 
-    // ---- the plan, all of it
-    if (st_q[SExec]) begin
-      dir_q <= c_next_q[DIR_BITS-1:0];
-      fail_q <= StNoMemory;
-      // what most changes share
-      p_item_hash_q <= hi;
-      p_old_q  <= c_ptr_q;
-      p_rold_q <= c_ptr_q;
-      p_rnew_q <= c_next_q;
-      x_q      <= c_ptr_q;
-      free_q   <= c_ptr_q;
-      l_next_q <= c_next_q;
-      l_prev_q <= c_prev_q;
-      a_addr_q <= c_next_q;
-      a_prev_q <= c_prev_q;
-      a_next_q <= c_next_q;
-      b_addr_q <= c_prev_q;
-      b_next_q <= c_next_q;
-      {p_item_q, p_root_q, p_order_q, p_a_q, p_b_q, p_free_q} <= '0;
-      {p_rnew_x_q, p_new_dir_q, l_self_q, a_both_q, a_x_q} <= '0;
-      p_item_op_q <= IxInsert;
-      p_root_op_q <= IxUpdate;
-      p_status_q  <= StOk;
-      p_write_q   <= add_q;
-      p_answer_q  <= add_q;
-      if (add_q) begin
-        if (!found_q) begin
-          // the first of its key
-          l_self_q    <= !set_q && !zadd_q;
-          p_root_q    <= 1'b1;
-          p_root_op_q <= IxInsert;
-          p_rnew_x_q  <= 1'b1;
-          p_item_q    <= sub_q;
-          p_order_q   <= zadd_q;
-          p_new_dir_q <= 1'b1;
-        end else if (set_q || ((hset_q || zadd_q) && fi_q)) begin
-          // a new value in the place of an old one
-          if (!set_q) p_status_q <= StReplaced;
-          if (!same_q && !zadd_q) begin
-            p_free_q    <= 1'b1;
-            p_root_q    <= 1'b1;
-            p_rnew_x_q  <= 1'b1;
-            p_item_q    <= sub_q;
-            p_item_op_q <= IxUpdate;
-            if (hset_q) begin
-              l_self_q <= single_q;
-              p_a_q    <= !single_q;
-              p_b_q    <= !single_q && !pair_q;
-              a_both_q <= pair_q;
-              a_x_q    <= 1'b1;
-            end
-          end
-        end else begin
-          // one more: before the cell that the root names
-          p_item_q  <= sub_q;
-          p_order_q <= zadd_q;
-          if (!zadd_q) begin
-            p_root_q   <= !rpush_q;
-            p_rnew_x_q <= 1'b1;
-            l_next_q   <= c_ptr_q;
-            p_a_q      <= 1'b1;
-            p_b_q      <= !single_q;
-            a_addr_q   <= c_ptr_q;
-            a_both_q   <= single_q;
-            a_x_q      <= 1'b1;
-          end
-        end
-      end else if (del_q) begin
-        p_root_q    <= 1'b1;
-        p_root_op_q <= IxDelete;
-        p_free_q    <= 1'b1;
-      end else begin
-        // remove the cell found (HDEL, SREM, SPOP, LPOP, RPOP of one; ZREM, ZPOPMIN have no ring)
-        p_item_q      <= op[6:4] != TyList;
-        p_item_op_q   <= IxDelete;
-        p_item_hash_q <= c_hash_q;
-        p_root_q      <= 1'b1;
-        p_root_op_q   <= single_q && !op[6] ? IxDelete : IxUpdate;
-        p_free_q      <= 1'b1;
-        p_a_q         <= !single_q && !op[6];
-        p_b_q         <= !single_q && !pair_q && !op[6];
-        a_both_q      <= pair_q;
-        if (pair_q) a_prev_q <= c_next_q;  // one remains: a ring of itself
-        if (rpop_q && !single_q) c_ptr_q <= c_prev_q;  // the tail is read next
-      end
-    end
-    if (st_q[SAlloc] && al_ready_i) x_q <= {last_q, al_addr_i};
-    if (st_q[SOrderW] && orr_valid_i) begin
-      {rec_score_q, rec_mlen_q, rec_member_q} <= {orr_score_i, orr_mlen_i, orr_member_i};
-      if (zadd_q) begin
-        if (orr_ok_i) dir_q <= orr_dir_i;
-        fail_q <= orr_full_i ? StFull : StNoMemory;
-      end
-      if (zrem_q || zpopmin_q) begin
-        p_order_q   <= 1'b0;
-        p_root_op_q <= orr_empty_i ? IxDelete : IxUpdate;
-        p_rnew_q    <= orr_first_i;
-      end
-      if (zpopmin_q) begin
-        p_old_q  <= orr_ptr_i;
-        p_rold_q <= orr_ptr_i;
-        free_q   <= orr_ptr_i;
-        c_ptr_q  <= orr_ptr_i;
-      end
-    end
+    // the second cell: read next, or named by the order unit
+    if (st_q[SExec] && is_rpop && !single_q) c_ptr_q <= c_prev_q;
+    if (st_q[SOrderW] && orr_valid_i && is_zpopmin) c_ptr_q <= orr_ptr_i;
     if (st_q[SRecord]) rec_q <= rec_q + 4'd1;
-    // the second cell is here: unlink it (RPOP), or take its hash (ZPOPMIN)
-    if (st_q[STailW] && r_valid_i && rcnt_q == 0) begin
-      if (zpopmin_q) p_item_hash_q <= r_data_i[63:32];
-      else begin
-        // c_ptr: tail; next is the head
-        free_q   <= c_ptr_q;
-        a_addr_q <= t_next;
-        b_addr_q <= t_prev;
-        a_both_q <= t_next == t_prev;
-        p_b_q    <= t_next != t_prev;
-        a_next_q <= t_next;
-        a_prev_q <= t_prev;
-        b_next_q <= t_next;
-      end
-    end
     // a written cell is the cell found from here on
     if (st_q[SWrite] && w_end) begin
-      c_ptr_q  <= x_q;
+      c_ptr_q  <= x;
       c_type_q <= op[6:4];
-      c_next_q <= w1_next;
-      c_prev_q <= w1_prev;
+      c_next_q <= x_next;
+      c_prev_q <= x_prev;
       c_vlen_q <= {7'd0, vlen};
       c_slen_q <= slen;
       {c_vleft_q, c_sleft_q} <= {answer_words(vlen), answer_words({2'd0, slen})};
-      c_hash_q <= sub_q ? hi : hk;
-      fi_q     <= sub_q;
+      c_hash_q <= sub ? hi : hk;
+      fi_q     <= sub;
     end
   end
 endmodule
