@@ -36,7 +36,7 @@ build: ## build the release binary
 serve: build ## build, then serve on 127.0.0.1:6379
 	$(KINTSUGI) serve
 
-test: fmt clippy rust-test shuttle build suite-if-there softroce-if-there hw python e2e ## everything that must hold
+test: fmt clippy rust-test loom shuttle build suite-if-there softroce-if-there hw python e2e ## everything that must hold
 
 fmt:
 	$(CARGO) fmt --all -- --check

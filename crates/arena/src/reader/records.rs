@@ -1,6 +1,8 @@
 //! What is read besides keys: whether an answer still holds, transactions' records, the words of big collections, counts.
 use super::{LARGE, Reader, Seen, Witness, read_fence};
-use crate::layout::{Array, Kind, Ref, SEQ_MASK, Shape, Table, cell, current_link, flag, superblock, table};
+use crate::layout::{
+    Array, Kind, Link, Ref, SEQ_MASK, Shape, Table, cell, current_link, flag, superblock, table,
+};
 use crate::region::append;
 use crate::sync::{AtomicU64, Ordering, Safeguard, fence, kept};
 
@@ -23,7 +25,7 @@ impl Reader {
         let tid = value.next()?.load(Ordering::Relaxed);
         out.extend(value.map(|word| word.load(Ordering::Relaxed)));
         read_fence();
-        let freed = words[cell::LINK].load(Ordering::Acquire) != current_link(shape.seq());
+        let freed = Link::of(words[cell::LINK].load(Ordering::Acquire)) != Link::Current;
         let same = !kept(Safeguard::SecondLook) || words[cell::W0].load(Ordering::Relaxed) == shape.w0;
         if same && !freed {
             Some(tid)

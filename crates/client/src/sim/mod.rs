@@ -112,6 +112,11 @@ impl World {
     fn new(options: Options) -> Self {
         let mut rng = Rng::new(options.seed);
         let (window_us, horizon_us) = rng.pick(&[(4_000, 40_000), (20_000, 100_000)]);
+        let prepared = match (rng.pick(&[Shown, Shown, Shown, Hidden, Invalidated]), options.fault) {
+            // There is nothing to mend with in the others.
+            (_, Some(Fault::MendWithOldest)) => Shown,
+            (drawn, _) => drawn,
+        };
         let config = Config {
             isolation: options.isolation,
             window_us,
@@ -121,7 +126,7 @@ impl World {
             reserved_timeout_us: 8_000,
             resend_us: 2_000,
             backoff_us: 50,
-            prepared: rng.pick(&[Shown, Shown, Shown, Hidden, Invalidated]),
+            prepared,
             ..Config::default()
         };
         let weather = Weather {

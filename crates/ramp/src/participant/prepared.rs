@@ -35,6 +35,9 @@ impl Participant {
 
     /// It is committed or aborted here, and not pending any more.
     pub(super) fn retract(&mut self, txn: TxnId, work: &Work) {
+        if self.config.prepared == PreparedVersions::Hidden {
+            return;
+        }
         for (key, _) in written(work) {
             match self.config.prepared {
                 PreparedVersions::Hidden => {}
