@@ -395,18 +395,16 @@ impl Channel {
         unsafe { BorrowedFd::borrow_raw(self.raw.as_ref().fd) }
     }
 
-    /// Takes the events that have come. Does not block.
-    pub fn drain(&self) {
-        loop {
-            let (mut queue, mut context) = (null_mut(), null_mut());
-            // SAFETY: the channel is alive; the library writes two pointers.
-            if unsafe { (self.device.library.get_cq_event)(self.raw.as_ptr(), &mut queue, &mut context) } != 0
-            {
-                return;
-            }
-            // SAFETY: the queue of the event; it cannot have been destroyed before its events are acknowledged.
-            unsafe { (self.device.library.ack_cq_events)(queue, 1) };
+    /// Takes an event, if one has come: of which queue it is. Does not block.
+    pub fn event(&self) -> Option<Event> {
+        let (mut queue, mut context) = (null_mut(), null_mut());
+        // SAFETY: the channel is alive; the library writes two pointers.
+        if unsafe { (self.device.library.get_cq_event)(self.raw.as_ptr(), &mut queue, &mut context) } != 0 {
+            return None;
         }
+        // SAFETY: the queue of the event; it cannot have been destroyed before its events are acknowledged.
+        unsafe { (self.device.library.ack_cq_events)(queue, 1) };
+        Some(Event(queue))
     }
 }
 
@@ -416,6 +414,10 @@ impl Drop for Channel {
         unsafe { (self.device.library.destroy_comp_channel)(self.raw.as_ptr()) };
     }
 }
+
+/// That something has completed.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) struct Event(*mut ibv_cq);
 
 /// A completion queue.
 pub(crate) struct Queue {
@@ -463,6 +465,11 @@ impl Queue {
         usize::try_from(count).map_err(|_| Error::System { what: "ibv_poll_cq", source: Errno::IO })
     }
 
+    /// Whether an event is of this queue.
+    pub fn has(&self, event: Event) -> bool {
+        self.raw.as_ptr() == event.0
+    }
+
     /// Lets the next completion make the channel readable. What came before must be polled for after this.
     pub fn arm(&self) -> Result<(), Error> {
         // SAFETY: the queue is alive.
@@ -472,7 +479,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // Waits until all events are acknowledged, which `drain` does at once.
+        // Waits until all events are acknowledged, which `Channel::event` does at once.
         // SAFETY: made by `new`; its pairs hold an `Arc` of it, and are gone.
         unsafe { (self.channel.device.library.destroy_cq)(self.raw.as_ptr()) };
     }

@@ -21,7 +21,7 @@ mod library;
 mod pair;
 
 pub(crate) use device::{Channel, Device, Domain, Ended, Queue, Registered, Rights};
-pub(crate) use pair::{ENDPOINT_BYTES, Endpoint, Pair, Piece, Reach, Remote, Sizes, Work};
+pub(crate) use pair::{ENDPOINT_BYTES, Endpoint, Pair, Piece, Reach, Read, Remote, Sizes, Work};
 
 use rustix::io::Errno;
 

@@ -118,6 +118,21 @@ impl Piece<'_> {
     }
 }
 
+/// A read that is to be posted together with others.
+#[derive(Copy, Clone)]
+pub(crate) struct Read {
+    id: u64,
+    element: ibv_sge,
+    remote: Remote,
+}
+
+impl Read {
+    /// `id` comes back with its completion.
+    pub fn new(id: u64, into: Piece<'_>, from: Remote) -> Result<Read, Error> {
+        Ok(Read { id, element: into.element()?, remote: from })
+    }
+}
+
 /// What can be posted.
 #[derive(Copy, Clone)]
 pub(crate) enum Work<'a> {
@@ -308,36 +323,45 @@ impl Pair {
         })
     }
 
-    /// Posts work; `id` comes back with its completion. Unsignalled work completes only if it fails.
-    pub fn post(&self, id: u64, work: Work<'_>, signalled: bool) -> Result<(), Error> {
+    /// Posts work; `id` comes back with its completion.
+    pub fn post(&self, id: u64, work: Work<'_>) -> Result<(), Error> {
         let (opcode, piece, remote) = match work {
             Work::Send(piece) => (IBV_WR_SEND, piece, None),
             Work::Write(piece, remote) => (IBV_WR_RDMA_WRITE, piece, Some(remote)),
             Work::WriteAndTell(piece, remote) => (IBV_WR_RDMA_WRITE_WITH_IMM, piece, Some(remote)),
-            Work::Read(piece, remote) => (IBV_WR_RDMA_READ, piece, Some(remote)),
+            Work::Read(piece, remote) => return self.post_reads(&[Read::new(id, piece, remote)?]),
         };
         let mut element = piece.element()?;
-        let inline = opcode != IBV_WR_RDMA_READ && piece.bytes <= self.inline;
+        let inline = if piece.bytes <= self.inline { IBV_SEND_INLINE } else { 0 };
         let remote = remote.unwrap_or(Remote { address: 0, key: 0 });
-        let mut request = ibv_send_wr {
-            wr_id: id,
-            next: null_mut(),
-            sg_list: &mut element,
-            num_sge: 1,
-            opcode,
-            send_flags: if signalled { IBV_SEND_SIGNALED } else { 0 }
-                | if inline { IBV_SEND_INLINE } else { 0 },
-            imm_data: 0,
-            rdma: ibv_send_wr_rdma { remote_addr: remote.address, rkey: remote.key, rest: [0; 5] },
-            qp_type: 0,
-            bind_or_tso: [0; 6],
-        };
+        let mut request = request(id, opcode, &mut element, remote, IBV_SEND_SIGNALED | inline);
         let mut bad = null_mut();
         // What was stored to the piece comes before the adapter is told of it.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
         // SAFETY: the pair is alive; the request and its element live through the call, which copies them; the element is within
         // registered memory, which the driver copies now (inline) or the adapter checks later.
         code("ibv_post_send", unsafe { (self.post_send)(self.raw.as_ptr(), &mut request, &mut bad) })
+    }
+
+    /// Posts reads with one call; they are carried out in their order. Only the last one completes, or the first that fails, and then each after it.
+    ///
+    /// # Errors
+    /// Some of them may have been posted all the same.
+    pub fn post_reads(&self, reads: &[Read]) -> Result<(), Error> {
+        let mut elements: Vec<ibv_sge> = reads.iter().map(|read| read.element).collect();
+        let one = |(read, element): (&Read, _)| request(read.id, IBV_WR_RDMA_READ, element, read.remote, 0);
+        let mut requests: Vec<ibv_send_wr> = reads.iter().zip(&mut elements).map(one).collect();
+        let Some(last) = requests.last_mut() else { return Ok(()) };
+        last.send_flags = IBV_SEND_SIGNALED;
+        let (first, count) = (requests.as_mut_ptr(), requests.len());
+        for i in 1..count {
+            // SAFETY: both are within the vector, which neither grows nor moves any more.
+            unsafe { (*first.add(i - 1)).next = first.add(i) };
+        }
+        let mut bad = null_mut();
+        // SAFETY: the pair is alive; requests and elements live through the call, which copies them; whether what the elements name is registered
+        // memory, as it was when they were made, the adapter checks before it writes there.
+        code("ibv_post_send", unsafe { (self.post_send)(self.raw.as_ptr(), first, &mut bad) })
     }
 
     /// Posts room for one message, or for one "tell" (`None`).
@@ -352,6 +376,21 @@ impl Pair {
         let mut bad = null_mut();
         // SAFETY: as for `post`.
         code("ibv_post_recv", unsafe { (self.post_recv)(self.raw.as_ptr(), &mut request, &mut bad) })
+    }
+}
+
+fn request(id: u64, opcode: u32, element: &mut ibv_sge, remote: Remote, flags: u32) -> ibv_send_wr {
+    ibv_send_wr {
+        wr_id: id,
+        next: null_mut(),
+        sg_list: element,
+        num_sge: 1,
+        opcode,
+        send_flags: flags,
+        imm_data: 0,
+        rdma: ibv_send_wr_rdma { remote_addr: remote.address, rkey: remote.key, rest: [0; 5] },
+        qp_type: 0,
+        bind_or_tso: [0; 6],
     }
 }
 

@@ -72,11 +72,11 @@ fn reads_writes_and_messages_arrive() {
     let (here, there) = (memory(&a, Rights::Local), memory(&b, Rights::RemoteReadWrite));
     here.memory().store_bytes(0, b"Kintsugi").unwrap();
     let piece = |offset, bytes| Piece { memory: &here, offset, bytes };
-    a.pair.post(1, Work::Write(piece(0, 8), at(&there, 4096)), true).unwrap();
+    a.pair.post(1, Work::Write(piece(0, 8), at(&there, 4096))).unwrap();
     let ended = next(&a.sends);
     assert_eq!((ended.wr_id, ended.status), (1, IBV_WC_SUCCESS));
     assert_eq!(there.memory().words()[512].load(Ordering::Acquire), u64::from_le_bytes(*b"Kintsugi"));
-    a.pair.post(2, Work::Read(piece(1024, 4096), at(&there, 4096)), true).unwrap();
+    a.pair.post(2, Work::Read(piece(1024, 4096), at(&there, 4096))).unwrap();
     assert_eq!(next(&a.sends).status, IBV_WC_SUCCESS);
     assert_eq!(here.memory().words()[128].load(Ordering::Acquire), u64::from_le_bytes(*b"Kintsugi"));
 
@@ -86,16 +86,39 @@ fn reads_writes_and_messages_arrive() {
     b.pair.post_receive(8, None).unwrap();
     b.receives.arm().unwrap();
     assert_eq!(b.receives.poll(&mut [Ended::default()]).unwrap(), 0);
-    a.pair.post(3, Work::Send(piece(0, 5)), true).unwrap();
+    a.pair.post(3, Work::Send(piece(0, 5))).unwrap();
     assert!(crate::net::readable(b.channel.fd(), Duration::from_secs(60)).unwrap(), "the channel wakes");
-    b.channel.drain();
+    assert!(b.channel.event().is_some_and(|event| b.receives.has(event) && !b.sends.has(event)));
+    assert!(b.channel.event().is_none());
     let ended = next(&b.receives);
     assert_eq!((ended.wr_id, ended.status, ended.byte_len), (7, IBV_WC_SUCCESS, 5));
-    a.pair.post(4, Work::WriteAndTell(piece(0, 8), at(&there, 8)), true).unwrap();
+    a.pair.post(4, Work::WriteAndTell(piece(0, 8), at(&there, 8))).unwrap();
     assert_eq!(
         (next(&b.receives).wr_id, there.memory().words()[1].load(Ordering::Acquire)),
         (8, u64::from_le_bytes(*b"Kintsugi"))
     );
+}
+
+#[test]
+fn reads_that_are_posted_together_complete_together_until_one_fails() {
+    let Some(device) = device() else { return };
+    let (a, b) = ends(&device);
+    let (here, there) = (memory(&a, Rights::Local), memory(&b, Rights::RemoteRead));
+    there.memory().store_bytes(0, b"The vessel").unwrap();
+    let read =
+        |id, from: Remote| Read::new(id, Piece { memory: &here, offset: 64 * id, bytes: 16 }, from).unwrap();
+    a.pair.post_reads(&[]).unwrap();
+    let good = |id| read(id, at(&there, 0));
+    a.pair.post_reads(&[good(1), good(2), good(3)]).unwrap();
+    let ended = next(&a.sends);
+    assert_eq!((ended.wr_id, ended.status), (3, IBV_WC_SUCCESS));
+    assert_eq!(a.sends.poll(&mut [Ended::default()]).unwrap(), 0, "the others say nothing");
+    for id in 1..=3 {
+        assert_eq!(here.memory().words()[8 * id].load(Ordering::Acquire), u64::from_le_bytes(*b"The vess"));
+    }
+    a.pair.post_reads(&[good(4), read(5, at(&there, 8192)), good(6)]).unwrap();
+    let ended = [next(&a.sends), next(&a.sends)].map(|e| (e.wr_id, e.status));
+    assert_eq!(ended, [(5, IBV_WC_REM_ACCESS_ERR), (6, IBV_WC_WR_FLUSH_ERR)]);
 }
 
 /// How an access with this key and these rights ends.
@@ -110,11 +133,11 @@ fn refused(
         (memory(&a, Rights::Local), memory(&b, rights), memory(&other, Rights::RemoteReadWrite));
     let (write, remote) = work(&here, &there, &elsewhere);
     let piece = Piece { memory: &here, offset: 0, bytes: 64 };
-    a.pair.post(1, if write { Work::Write(piece, remote) } else { Work::Read(piece, remote) }, true).unwrap();
+    a.pair.post(1, if write { Work::Write(piece, remote) } else { Work::Read(piece, remote) }).unwrap();
     let status = next(&a.sends).status;
     assert_eq!(there.memory().words()[0].load(Ordering::Acquire), 0);
     // The pair is dead now, and says so of what comes after.
-    if status != IBV_WC_SUCCESS && a.pair.post(2, Work::Read(piece, at(&there, 0)), true).is_ok() {
+    if status != IBV_WC_SUCCESS && a.pair.post(2, Work::Read(piece, at(&there, 0))).is_ok() {
         assert_eq!(next(&a.sends).status, IBV_WC_WR_FLUSH_ERR);
     }
     Some(status)
@@ -157,7 +180,7 @@ fn memory_that_another_part_of_the_process_writes_can_be_read_by_a_peer() {
     let here = memory(&a, Rights::Local);
     // Stored after it was registered: what the owner writes is what the adapter reads.
     owner.store_bytes(4096, b"The gold").unwrap();
-    a.pair.post(1, Work::Read(Piece { memory: &here, offset: 0, bytes: 8 }, at(&there, 4096)), true).unwrap();
+    a.pair.post(1, Work::Read(Piece { memory: &here, offset: 0, bytes: 8 }, at(&there, 4096))).unwrap();
     assert_eq!(next(&a.sends).status, IBV_WC_SUCCESS);
     assert_eq!(here.memory().words()[0].load(Ordering::Acquire), u64::from_le_bytes(*b"The gold"));
 }
@@ -178,7 +201,7 @@ fn work_for_a_pair_that_is_gone_fails_in_time() {
     let (here, there) = (memory(&a, Rights::Local), memory(&b, Rights::RemoteRead));
     let remote = at(&there, 0);
     drop((there, b));
-    a.pair.post(1, Work::Read(Piece { memory: &here, offset: 0, bytes: 64 }, remote), true).unwrap();
+    a.pair.post(1, Work::Read(Piece { memory: &here, offset: 0, bytes: 64 }, remote)).unwrap();
     assert_eq!(next(&a.sends).status, IBV_WC_RETRY_EXC_ERR);
 }
 

@@ -1,7 +1,7 @@
 //! What both fabrics share: a queue pair with its completions, the socket that tells of the peer's end, and sleeping.
 
 use crate::ibv::{
-    Channel, Device, Domain, Ended, Endpoint, Pair, Piece, Queue, Reach, SUCCESS, Sizes, Work, refused,
+    Channel, Device, Domain, Ended, Endpoint, Pair, Piece, Queue, Reach, Read, SUCCESS, Sizes, Work, refused,
     unanswered,
 };
 use crate::{Completion, Error, Fabric, Failure, limits};
@@ -31,8 +31,13 @@ pub(super) fn linger(link: &mut Link, mut progress: impl FnMut(&mut Link) -> Res
     super::socket::shut(link.socket());
 }
 
-/// What was posted, in the order in which it completes.
-enum Posted {
+/// What was posted, in the order in which it completes; numbered, since reads that are posted together complete together.
+struct Posted {
+    number: u64,
+    what: What,
+}
+
+enum What {
     Message,
     OneSided { token: u64, buffer: u64, cancelled: bool },
 }
@@ -48,13 +53,20 @@ pub(super) struct Link {
     socket: OwnedFd,
     epoll: OwnedFd,
     posted: VecDeque<Posted>,
+    /// The last number given.
+    number: u64,
+    /// Reads that stand in `posted` and go to the adapter together, before anything else does.
+    gathered: Vec<Read>,
     /// How many of what is posted are messages.
     messages: usize,
     /// One-sided operations that have ended and not been fetched.
     pub done: VecDeque<Completion>,
     /// Receives that have completed: number and bytes.
     pub arrived: VecDeque<(u64, u32)>,
+    /// A sleep is announced.
     armed: bool,
+    /// Whether `sends` and `receives` will make the channel readable, and have not yet.
+    awaited: [bool; 2],
     fruitless: u32,
     pub dead: bool,
     /// The peer has hung up, as against: this side has ended the connection.
@@ -92,10 +104,13 @@ impl Link {
             socket,
             epoll,
             posted: VecDeque::new(),
+            number: 0,
+            gathered: Vec::new(),
             messages: 0,
             done: VecDeque::new(),
             arrived: VecDeque::new(),
             armed: false,
+            awaited: [false; 2],
             fruitless: 0,
             dead: false,
             gone: false,
@@ -134,23 +149,64 @@ impl Link {
         }
     }
 
-    fn post(&mut self, work: Work<'_>, posted: Posted) -> Result<(), Error> {
+    fn post(&mut self, work: Work<'_>, what: What) -> Result<(), Error> {
         if self.dead {
             return Err(Error::PeerDead);
         }
-        self.pair.post(0, work, true).map_err(|error| error.on(self.fabric))?;
-        self.posted.push_back(posted);
+        let number = self.number + 1;
+        if let Work::Read(into, from) = work {
+            let read = Read::new(number, into, from).map_err(|error| error.on(self.fabric))?;
+            self.gathered.push(read);
+        } else {
+            self.post_gathered();
+            self.pair.post(number, work).map_err(|error| error.on(self.fabric))?;
+        }
+        self.number = number;
+        self.posted.push_back(Posted { number, what });
+        if self.armed && !self.gathered.is_empty() {
+            // Nobody may look at it before it wakes.
+            self.arm(true)?;
+            self.post_gathered();
+        }
         Ok(())
     }
 
+    /// For a sender that finds no room: `true` if a sleep was announced that would not have ended when there is room; now it does, and what has
+    /// completed must be looked for once more.
+    pub fn wakes_for_room(&mut self) -> Result<bool, Error> {
+        let news = self.armed && !self.awaited[0];
+        if news {
+            self.arm(true)?;
+            self.progress()?;
+        }
+        Ok(news)
+    }
+
+    /// Posts the reads that have gathered. (An adapter is told of many at the price of one.)
+    fn post_gathered(&mut self) {
+        if self.gathered.is_empty() {
+            return;
+        }
+        if self.pair.post_reads(&self.gathered).is_err() {
+            // Those that the adapter has taken may complete without a word, the others never.
+            let kept = self.posted.len().saturating_sub(self.gathered.len());
+            for lost in self.posted.split_off(kept) {
+                self.end(lost.what, Err(Failure::Cancelled));
+            }
+            self.die();
+        }
+        self.gathered.clear();
+    }
+
     pub fn post_message(&mut self, work: Work<'_>) -> Result<(), Error> {
-        self.post(work, Posted::Message)?;
+        self.post(work, What::Message)?;
         self.messages += 1;
         Ok(())
     }
 
+    /// Begins a read or a write. Reads go to the adapter at the next look at what has completed, if not before.
     pub fn post_one_sided(&mut self, work: Work<'_>, token: u64, buffer: u64) -> Result<(), Error> {
-        self.post(work, Posted::OneSided { token, buffer, cancelled: false })
+        self.post(work, What::OneSided { token, buffer, cancelled: false })
     }
 
     pub fn post_receive(&mut self, id: u64, into: Option<Piece<'_>>) -> Result<(), Error> {
@@ -162,13 +218,13 @@ impl Link {
 
     /// Whether operations under way use a buffer.
     pub fn uses(&self, buffer: u64) -> bool {
-        self.posted.iter().any(|p| matches!(p, Posted::OneSided { buffer: b, .. } if *b == buffer))
+        self.posted.iter().any(|p| matches!(p.what, What::OneSided { buffer: b, .. } if b == buffer))
     }
 
     /// Lets all operations under way on a buffer come back as cancelled.
     pub fn cancel(&mut self, buffer: u64) {
         for posted in &mut self.posted {
-            if let Posted::OneSided { buffer: b, cancelled, .. } = posted {
+            if let What::OneSided { buffer: b, cancelled, .. } = &mut posted.what {
                 *cancelled |= *b == buffer;
             }
         }
@@ -189,6 +245,7 @@ impl Link {
 
     /// Fetches what has completed. Does not block.
     pub fn progress(&mut self) -> Result<(), Error> {
+        self.post_gathered();
         let mut ended = [Ended::default(); BATCH];
         loop {
             let count = self.sends.poll(&mut ended).map_err(|error| error.on(self.fabric))?;
@@ -225,14 +282,27 @@ impl Link {
             _ if self.gone => Err(Failure::PeerDead),
             _ => Err(Failure::Cancelled),
         };
-        match self.posted.pop_front() {
-            Some(Posted::OneSided { token, cancelled, .. }) => {
+        if self.posted.back().is_none_or(|last| last.number < ended.wr_id) {
+            // A completion of nothing: the driver is at fault, and the connection of no use.
+            self.die();
+        }
+        // What was posted before it, and not to complete by itself, has gone well.
+        while let Some(posted) = self.posted.pop_front() {
+            if posted.number > ended.wr_id {
+                self.posted.push_front(posted);
+                break;
+            }
+            self.end(posted.what, if posted.number < ended.wr_id { Ok(()) } else { result.clone() });
+        }
+    }
+
+    fn end(&mut self, what: What, result: Result<(), Failure>) {
+        match what {
+            What::Message => self.messages -= 1,
+            What::OneSided { token, cancelled, .. } => {
                 let result = if cancelled { Err(Failure::Cancelled) } else { result };
                 self.done.push_back(Completion { token, result });
             }
-            Some(Posted::Message) => self.messages -= 1,
-            // More completions than work: the driver is at fault, and the connection of no use.
-            None => self.die(),
         }
     }
 
@@ -255,21 +325,35 @@ impl Link {
         self.look_at_socket()
     }
 
-    /// Before a sleep. What came before must be looked for after this.
-    pub fn arm(&mut self) -> Result<(), Error> {
-        self.channel.drain();
+    /// Before a sleep. What came before must be looked for after this. `for_room`: also what this side has sent wakes, when it has arrived.
+    /// (A pair that fails wakes in any case: its receives complete, as failed.)
+    pub fn arm(&mut self, for_room: bool) -> Result<(), Error> {
         self.armed = true;
-        let armed = self.sends.arm().and_then(|()| self.receives.arm());
-        armed.map_err(|error| error.on(self.fabric))
+        let one_sided = self.posted.len() > self.messages;
+        let queues = [(&self.sends, for_room || one_sided), (&self.receives, true)];
+        for ((queue, wanted), awaited) in queues.into_iter().zip(&mut self.awaited) {
+            if wanted && !*awaited {
+                queue.arm().map_err(|error| error.on(self.fabric))?;
+                *awaited = true;
+            }
+        }
+        Ok(())
     }
 
     /// After a sleep.
     pub fn disarm(&mut self) -> Result<(), Error> {
-        if self.armed {
-            self.armed = false;
-            self.channel.drain();
-            self.look_at_socket()?;
+        if !self.armed {
+            return Ok(());
         }
-        Ok(())
+        self.armed = false;
+        let mut woken = false;
+        while self.awaited.contains(&true)
+            && let Some(event) = self.channel.event()
+        {
+            woken = true;
+            self.awaited[usize::from(self.receives.has(event))] = false;
+        }
+        // Else it may have been the socket.
+        if woken { Ok(()) } else { self.look_at_socket() }
     }
 }

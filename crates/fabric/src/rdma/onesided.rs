@@ -180,7 +180,8 @@ impl Connection for Rdma {
 
     fn arm(&mut self) -> Result<bool, Error> {
         self.rings.link.disarm()?;
-        self.rings.link.arm()?;
+        let for_room = self.rings.needs_room() || self.messages.has_backlog();
+        self.rings.link.arm(for_room)?;
         self.progress()?;
         let sleep = !self.rings.link.dead && self.rings.link.done.is_empty() && !self.rings.has_news();
         if !sleep {

@@ -62,7 +62,10 @@ impl Pipe for Posts {
             self.link.progress()?;
         }
         let mut sent = 0;
-        while sent < bytes.len() && self.has_room() && !self.link.dead {
+        while sent < bytes.len() && !self.link.dead && (self.has_room() || self.link.wakes_for_room()?) {
+            if !self.has_room() {
+                continue;
+            }
             let part = &bytes[sent..];
             let part = &part[..part.len().min(SLOT as usize)];
             let offset = self.next % SLOTS * SLOT;
@@ -101,7 +104,7 @@ impl Pipe for Posts {
 
     fn rest(&mut self, wants_input: bool) -> Result<bool, Error> {
         self.link.disarm()?;
-        self.link.arm()?;
+        self.link.arm(self.starved)?;
         self.link.progress()?;
         let room = self.starved && self.has_room();
         let input = wants_input && !self.link.arrived.is_empty();

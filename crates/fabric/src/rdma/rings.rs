@@ -128,6 +128,11 @@ impl Rings {
         self.link.post_message(Work::WriteAndTell(Local { memory: &self.staging, offset, bytes: 8 }, remote))
     }
 
+    /// Whether something waits for messages to arrive that are under way.
+    pub fn needs_room(&self) -> bool {
+        self.starved || self.link.messages() >= SENDS / 2
+    }
+
     /// Whether there is something to receive, or room again for what found none.
     pub fn has_news(&mut self) -> bool {
         let room = self.starved
@@ -160,9 +165,11 @@ impl Pieces for Rings {
     fn push(&mut self, piece: &[u8], more: bool) -> Result<(), Error> {
         self.progress()?;
         // Two: one may lead back to the ring's beginning.
-        if self.link.messages() + 2 > SENDS || self.outstanding()? >= limits::RDMA_RECORDS {
-            self.starved = true;
-            return Err(Error::Full);
+        while self.link.messages() + 2 > SENDS || self.outstanding()? >= limits::RDMA_RECORDS {
+            if !self.link.wakes_for_room()? {
+                self.starved = true;
+                return Err(Error::Full);
+            }
         }
         let credit = &self.inbox.memory().words()[CREDIT];
         let mut writes = Writes { link: &mut self.link, staging: &self.staging, peer: self.peer };
