@@ -34,12 +34,16 @@ const ADDRESSES: usize = 1 << 20;
 const TRIES: usize = 8;
 /// Round trips of one attempt.
 const ROUNDS: usize = 128;
+/// An epoch that was read so recently stands for that of now, as the one before a read: an older one makes the judgement stricter, never wrong.
+const RECENT: Duration = Duration::from_millis(2);
 
 /// Reads of regions over a fabric.
 pub(crate) struct Remote {
     buffer: Buffer,
     /// What is known of each region.
     caches: Vec<Cache>,
+    /// The epoch of each region as it was read last, and when.
+    epochs: Vec<Option<(u64, Duration)>>,
     seed: u64,
     /// Whether the fabric carries reads out in the order in which they are posted.
     in_order: bool,
@@ -111,6 +115,7 @@ impl Remote {
         let regions: Vec<u64> = (0..shards).map(length).collect::<Option<_>>()?;
         let limit = ADDRESSES / regions.len().max(1);
         Some(Self {
+            epochs: vec![None; regions.len()],
             buffer: connection.register(BUFFER).ok()?,
             caches: regions.into_iter().map(|bytes| Cache::new(bytes, limit)).collect(),
             seed,
@@ -189,10 +194,13 @@ impl Remote {
                 .concat();
         }
         read.clock = read.keys.iter().map(KeyRead::ts).max().unwrap_or(0);
-        if before.iter().zip(after).any(|(b, a)| a > b + 1) {
-            return Ok(Err(Doubt::Changed));
+        let now = self.how.transport.now();
+        let mut too_long = false;
+        for ((shard, before), after) in epochs_of.iter().zip(before).zip(after) {
+            too_long |= after > before + 1;
+            self.epochs[*shard] = (after <= before + 1).then_some((after, now));
         }
-        Ok(Ok(read))
+        Ok(if too_long { Err(Doubt::Changed) } else { Ok(read) })
     }
 
     /// Reads all keys side by side to their end, and the witnesses of those whose answer depends on more than one read; the epochs of some shards before
@@ -204,7 +212,13 @@ impl Remote {
         keys: &mut [KeyRead<'_>],
         epochs_of: &[usize],
     ) -> Attempt<(Vec<u64>, Vec<u64>)> {
-        let mut before = Vec::new();
+        let oldest = self.how.transport.now().saturating_sub(RECENT);
+        let recent =
+            |shard: &usize| self.epochs[*shard].filter(|(_, at)| *at >= oldest).map(|(epoch, _)| epoch);
+        let mut before: Vec<u64> = epochs_of.iter().map_while(recent).collect();
+        if before.len() < epochs_of.len() {
+            before.clear();
+        }
         for _ in 0..ROUNDS {
             let mut lists = Vec::new();
             let mut of_key = Vec::with_capacity(keys.len());
