@@ -5,7 +5,7 @@
 //!   big collection    root cell (the header)
 //!                     the items, side by side: cells, by known addresses or by the sub-table's index | COUNT and MODIFIED
 //!   of a transaction  beside the items: its record, unless it was seen to be over when this version was read before
-//!   in the end        the witness: link, change word | w0 | flushes          with the last of the above where ranges are read in order
+//!   in the end        the witness: change word | link | flushes               with the last of the above where ranges are read in order
 //! ```
 //! **An answer of several reads is one version's answer.** Nothing else is believed than what holds from the moment *m* when the root
 //! lookup ended to the witness, which is read after everything else:
