@@ -44,7 +44,7 @@ pub use layout::{Kind, Ref, Table};
 pub use owner::{Arena, Config, Memory};
 pub use reader::{Answer, Reader, Seen, TRIES, Witness};
 #[cfg(model)]
-pub use sync::{Safeguard, take_away};
+pub use sync::{Safeguard, each_is_needed};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

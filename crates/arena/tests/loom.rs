@@ -4,7 +4,7 @@
 //! Each model also runs without each of the safeguards that it is there for, and must then fail.
 #![cfg(loom)]
 
-use kintsugidb_arena::{Arena, Config, Kind, NewCell, Reader, Safeguard, Table, hash, take_away};
+use kintsugidb_arena::{Arena, Config, Kind, NewCell, Reader, Safeguard, Table, each_is_needed, hash};
 use std::sync::Mutex;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -71,14 +71,7 @@ fn model(safeguards: &[Safeguard], f: impl Fn(Main) + Sync + Send + Copy + 'stat
             builder.check(move || f(main));
         }
     };
-    take_away(None);
-    check();
-    for &safeguard in safeguards {
-        take_away(Some(safeguard));
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).is_err();
-        take_away(None);
-        assert!(caught, "the model does not notice that {safeguard:?} is missing");
-    }
+    each_is_needed(safeguards, check);
 }
 
 #[test]

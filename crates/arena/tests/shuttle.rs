@@ -5,7 +5,7 @@
 //! orderings and fences are for `loom.rs`.)
 #![cfg(shuttle)]
 
-use kintsugidb_arena::{Arena, Config, Kind, NewCell, Reader, Safeguard, Seen, Table, hash, take_away};
+use kintsugidb_arena::{Arena, Config, Kind, NewCell, Reader, Safeguard, Seen, Table, each_is_needed, hash};
 use shuttle::{
     Runner,
     rand::{Rng, thread_rng},
@@ -32,14 +32,7 @@ fn model(safeguards: &[Safeguard], f: impl Fn() + Sync + Send + Copy + 'static) 
         Runner::new(RandomScheduler::new(SCHEDULES), config()).run(f);
         Runner::new(PctScheduler::new(3, SCHEDULES), config()).run(f);
     };
-    take_away(None);
-    check();
-    for &safeguard in safeguards {
-        take_away(Some(safeguard));
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).is_err();
-        take_away(None);
-        assert!(caught, "nobody notices that {safeguard:?} is missing");
-    }
+    each_is_needed(safeguards, check);
 }
 
 /// An arena whose replaced cells are recycled at once, or not as long as the test runs.

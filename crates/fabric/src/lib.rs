@@ -45,7 +45,7 @@ mod words;
 pub mod bell;
 pub mod ring;
 #[cfg(model)]
-pub use sync::{Safeguard, take_away};
+pub use sync::{Safeguard, each_is_needed};
 
 #[cfg(not(model))]
 mod address;

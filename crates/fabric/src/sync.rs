@@ -42,8 +42,21 @@ pub(crate) fn kept(safeguard: Safeguard) -> bool {
     MISSING.load(std::sync::atomic::Ordering::Relaxed) != safeguard as u64
 }
 
-/// Takes one safeguard away from this process, or none: for canaries.
+/// Takes one safeguard away from this process, or none.
 #[cfg(model)]
-pub fn take_away(safeguard: Option<Safeguard>) {
+fn take_away(safeguard: Option<Safeguard>) {
     MISSING.store(safeguard.map_or(u64::MAX, |s| s as u64), std::sync::atomic::Ordering::Relaxed);
+}
+
+/// Runs a check with everything in place, and then without each of some safeguards, which it must notice.
+#[cfg(model)]
+pub fn each_is_needed(safeguards: &[Safeguard], check: impl Fn() + Copy) {
+    take_away(None);
+    check();
+    for &safeguard in safeguards {
+        take_away(Some(safeguard));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).is_err();
+        take_away(None);
+        assert!(caught, "the model does not notice that {safeguard:?} is missing");
+    }
 }

@@ -5,7 +5,7 @@
 #![cfg(loom)]
 
 use kintsugidb_fabric::ring::{Receiver, Sender, Stores};
-use kintsugidb_fabric::{Safeguard, bell, take_away};
+use kintsugidb_fabric::{Safeguard, bell, each_is_needed};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
@@ -61,14 +61,7 @@ fn model(safeguards: &[Safeguard], f: impl Fn(Main) + Sync + Send + Copy + 'stat
             builder.check(move || f(main));
         }
     };
-    take_away(None);
-    check();
-    for &safeguard in safeguards {
-        take_away(Some(safeguard));
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).is_err();
-        take_away(None);
-        assert!(caught, "the model does not notice that {safeguard:?} is missing");
-    }
+    each_is_needed(safeguards, check);
 }
 
 fn body(number: u64) -> [u8; 8] {
